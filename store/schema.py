@@ -1,0 +1,239 @@
+"""Names, dimensions, dtypes and attributes of everything the store holds, declared once.
+
+The same declarations create arrays, validate them when a store is opened, annotate the
+xarray objects handed out and document the format (``docs/STORE_FORMAT.md``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+FORMAT_VERSION: Final = 1
+"""Version of the layout described in docs/STORE_FORMAT.md; a reader refuses a newer one."""
+
+FORMAT_ATTRIBUTE: Final = "actlas_format"
+"""Attribute of the root group that marks a repository as an activation store."""
+
+# Dimensions -----------------------------------------------------------------------------
+MODEL: Final = "model"
+STEP: Final = "step"
+LAYER: Final = "layer"
+BLOCK: Final = "block"
+HEAD: Final = "head"
+KEY_VALUE_HEAD: Final = "key_value_head"
+TOKEN: Final = "token"
+DIM: Final = "dim"
+HEAD_DIM: Final = "head_dim"
+KEY_POSITION: Final = "key_position"
+TOKEN_CHUNK: Final = "token_chunk"
+TEXT: Final = "text"
+POPULATION: Final = "population"
+COMPONENT: Final = "component"
+
+METRICS_GROUP: Final = "metrics"
+"""Name of the child group of a model (or of one of its stacks) that holds metric results."""
+
+STACKS: Final = ("encoder", "decoder")
+"""Child groups of an encoder-decoder model, each with the layout of a model group."""
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One array of the store: its name, dimensions, dtype on disk and meaning.
+
+    Attributes:
+        name: Name of the array inside its group.
+        dims: Dimension names, outermost first.
+        dtype: NumPy dtype name, or ``"str"`` for UTF-8 strings of any length.
+        description: One sentence, written to the array as ``long_name``.
+        units: Physical or conventional unit, empty when there is none.
+    """
+
+    name: str
+    dims: tuple[str, ...]
+    dtype: str
+    description: str
+    units: str = ""
+
+
+def _named(*variables: Variable) -> dict[str, Variable]:
+    return {variable.name: variable for variable in variables}
+
+
+# Activations ----------------------------------------------------------------------------
+# One array a site; rows of padding are never stored; float32 whatever the source dtype.
+SITES: Final[dict[str, Variable]] = _named(
+    Variable(
+        "residual",
+        (STEP, LAYER, TOKEN, DIM),
+        "float32",
+        "residual stream: layer 0 is the embedding output, layer l the raw output of block l",
+    ),
+    Variable(
+        "final_norm",
+        (STEP, TOKEN, DIM),
+        "float32",
+        "output of the final norm, applied to the output of the last block",
+    ),
+    Variable(
+        "attention_output",
+        (STEP, BLOCK, TOKEN, DIM),
+        "float32",
+        "output of the attention sublayer, before it is added to the residual stream",
+    ),
+    Variable(
+        "mlp_output",
+        (STEP, BLOCK, TOKEN, DIM),
+        "float32",
+        "output of the feed-forward sublayer, before it is added to the residual stream",
+    ),
+    Variable(
+        "query",
+        (STEP, BLOCK, HEAD, TOKEN, HEAD_DIM),
+        "float32",
+        "queries before any rotary embedding",
+    ),
+    Variable(
+        "key",
+        (STEP, BLOCK, KEY_VALUE_HEAD, TOKEN, HEAD_DIM),
+        "float32",
+        "keys before any rotary embedding",
+    ),
+    Variable(
+        "value",
+        (STEP, BLOCK, KEY_VALUE_HEAD, TOKEN, HEAD_DIM),
+        "float32",
+        "values",
+    ),
+    Variable(
+        "query_rotary",
+        (STEP, BLOCK, HEAD, TOKEN, HEAD_DIM),
+        "float32",
+        "queries after the rotary embedding",
+    ),
+    Variable(
+        "key_rotary",
+        (STEP, BLOCK, KEY_VALUE_HEAD, TOKEN, HEAD_DIM),
+        "float32",
+        "keys after the rotary embedding",
+    ),
+    Variable(
+        "attention_entropy",
+        (STEP, BLOCK, HEAD, TOKEN),
+        "float32",
+        "entropy of the attention row divided by the logarithm of the number of visible keys",
+        "1",
+    ),
+    Variable(
+        "attention_max",
+        (STEP, BLOCK, HEAD, TOKEN),
+        "float32",
+        "largest probability of the attention row",
+        "1",
+    ),
+    Variable(
+        "attention_logit_deviation",
+        (STEP, BLOCK, HEAD, TOKEN),
+        "float32",
+        "standard deviation of the attention logits over the visible keys of the row",
+        "1",
+    ),
+    Variable(
+        "attention_first_key",
+        (STEP, BLOCK, HEAD, TOKEN),
+        "float32",
+        "probability that the attention row gives to the first key of the sequence",
+        "1",
+    ),
+    Variable(
+        "attention_probability",
+        (STEP, BLOCK, HEAD, TOKEN, KEY_POSITION),
+        "float32",
+        "attention probabilities of the row by position of the key, 0 where it is not visible",
+        "1",
+    ),
+    Variable(
+        "token_loss",
+        (STEP, TOKEN),
+        "float32",
+        "negative log-likelihood of the token under the model",
+        "nat",
+    ),
+)
+
+CHECKSUM_SUFFIX: Final = "_checksum"
+"""``residual_checksum`` (step, layer, token_chunk) holds the CRC-32C of each chunk's raw values."""
+
+# Coordinates ----------------------------------------------------------------------------
+TOKEN_COORDINATES: Final[dict[str, Variable]] = _named(
+    Variable("sequence", (TOKEN,), "int32", "number of the sequence within the corpus"),
+    Variable("position", (TOKEN,), "int32", "position within the sequence, from 0"),
+    Variable("token_id", (TOKEN,), "int32", "id in the model's vocabulary"),
+    Variable("document", (TOKEN,), "int32", "number of the corpus text the token was cut from"),
+    Variable("char_start", (TOKEN,), "int32", "first character in that text, -1 when unknown"),
+    Variable("char_end", (TOKEN,), "int32", "one past the last character, -1 when unknown"),
+    Variable("special", (TOKEN,), "bool", "whether the tokenizer added it (BOS, CLS, SEP ...)"),
+)
+
+STEP_COORDINATES: Final[dict[str, Variable]] = _named(
+    Variable("step", (STEP,), "int64", "training step of the checkpoint, -1 for a free slot"),
+    Variable("complete", (STEP,), "bool", "whether every requested activation was committed"),
+    Variable("revision", (STEP,), "str", "revision the checkpoint was read from"),
+    Variable("weights_sha256", (STEP,), "str", "SHA-256 over the digests of all weight files"),
+    Variable("weight_files", (STEP,), "str", "JSON object: weight file name to its SHA-256"),
+    Variable("tokens_sha256", (STEP,), "str", "SHA-256 of the token ids and their sequences"),
+    Variable("source_dtype", (STEP,), "str", "dtype the model computed in"),
+    Variable("loss", (STEP,), "float64", "loss of the model over the corpus, NaN if unknown"),
+    Variable("nonfinite", (STEP,), "int64", "number of stored values that are NaN or infinite"),
+    Variable("identity", (STEP,), "str", "JSON object: everything that changes the values"),
+    Variable("versions", (STEP,), "str", "JSON object: versions of the libraries involved"),
+    Variable("ingested_at", (STEP,), "str", "time of the commit, ISO 8601 in UTC"),
+    Variable("reserved_at", (STEP,), "str", "time of the reservation, ISO 8601 in UTC"),
+    Variable("writer", (STEP,), "str", "host, process and random id of the writer of the slot"),
+)
+
+DEPTH_COORDINATES: Final[dict[str, Variable]] = _named(
+    Variable("layer", (LAYER,), "int32", "layer, 0 for the embedding output"),
+    Variable("block", (BLOCK,), "int32", "block, from 1: its output is the layer of that number"),
+    Variable("relative_depth", (LAYER,), "float64", "layer divided by the number of blocks", "1"),
+)
+
+CORPUS_VARIABLES: Final[dict[str, Variable]] = _named(
+    Variable("text", (TEXT,), "str", "texts of the corpus, one sequence or document each"),
+    Variable("text_sha256", (TEXT,), "str", "SHA-256 of the text's UTF-8 bytes"),
+    Variable("source", (TEXT,), "str", "file or item the text came from"),
+    Variable("source_start", (TEXT,), "int64", "first character of the text in its source"),
+)
+
+
+def checksum_variable(site: Variable) -> Variable:
+    """Describe the array that records the checksum of every chunk of a site.
+
+    Args:
+        site: A variable with the dimensions (step, ..., token, ...).
+
+    Returns:
+        The variable (step, [layer or block,] token_chunk) of CRC-32C values.
+    """
+    depth = tuple(name for name in site.dims if name in (LAYER, BLOCK))
+    return Variable(
+        site.name + CHECKSUM_SUFFIX,
+        (STEP, *depth, TOKEN_CHUNK),
+        "uint32",
+        f"CRC-32C of the raw little-endian values of each chunk of {site.name}",
+    )
+
+
+def node_name(model: str) -> str:
+    """Return the group name of a model id: ``EleutherAI/pythia-70m`` → ``EleutherAI--pythia-70m``.
+
+    Raises:
+        ValueError: If the id is empty or would not be one plain path segment.
+    """
+    name = model.strip().strip("/").replace("/", "--")
+    if not name or name in (".", "..") or name == METRICS_GROUP or name.startswith("__"):
+        raise ValueError(
+            f"model id {model!r} cannot name a group: expected OWNER/NAME or a plain name"
+        )
+    return name
