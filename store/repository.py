@@ -1,0 +1,328 @@
+"""Opening and creating a store at a URI, and the one way its history moves on: ``commit``."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+
+import filelock
+import icechunk
+import zarr
+
+from .durable import sync_directory, sync_filesystem
+from .errors import (
+    ConflictError,
+    FormatVersionError,
+    StoreError,
+    StoreExistsError,
+    StoreFullError,
+    StoreNotFoundError,
+)
+from .location import Location, check_directory, locate
+from .schema import FORMAT_ATTRIBUTE, FORMAT_VERSION, SITES, STEP
+
+BRANCH = "main"
+LOCK_DIRECTORY = ".actlas"
+"""Directory inside a local store that holds lock files; it may be deleted when nobody writes."""
+
+STEPS_PER_MANIFEST = 4
+COORDINATE_STEPS_PER_MANIFEST = 64
+INLINE_BYTES = 2048
+
+
+class Repository:
+    """An activation store; picklable, and cheap to open.
+
+    Attributes:
+        uri: Where the store is.
+        location: The same, taken apart.
+        read_only: Whether commits are refused.
+    """
+
+    def __init__(
+        self, location: Location, opened: icechunk.Repository, *, read_only: bool = False
+    ) -> None:
+        self.uri = location.uri
+        self.location = location
+        self.read_only = read_only
+        self.icechunk = opened
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _reopen, (self.uri, self.read_only)
+
+    def __repr__(self) -> str:
+        return f"Repository({self.uri!r})"
+
+    @classmethod
+    def create(cls, uri: str | os.PathLike[str]) -> Repository:
+        """Create an empty store.
+
+        Raises:
+            StoreExistsError: If there is a store, a file, or a directory that is not empty.
+            StoreFullError: If the disk is full.
+        """
+        location = locate(uri)
+        directory = location.directory
+        if directory is not None and directory.exists():
+            if not directory.is_dir():
+                raise StoreExistsError(f"cannot create a store at {directory}: it is a file")
+            if any(directory.iterdir()):
+                raise StoreExistsError(
+                    f"cannot create a store at {directory}: the directory is not empty."
+                    " Open it if it is a store, or give a new path"
+                )
+        with translated(location):
+            try:
+                opened = icechunk.Repository.create(location.storage(), config=_config())
+            except icechunk.IcechunkError as error:
+                if "clean prefix" in str(error):
+                    raise StoreExistsError(
+                        f"cannot create a store at {location.uri}: something is there already"
+                    ) from None
+                raise
+        repository = cls(location, opened)
+        repository._initialise()
+        return repository
+
+    @classmethod
+    def open(cls, uri: str | os.PathLike[str], *, read_only: bool = False) -> Repository:
+        """Open a store.
+
+        Raises:
+            StoreNotFoundError: If there is none: the message says what there is instead.
+            FormatVersionError: If it was written in a newer format.
+        """
+        repository = cls._open(locate(uri), read_only=read_only)
+        version = repository._format_version()
+        if version is None:
+            raise StoreNotFoundError(
+                f"no store at {repository.uri}: it is an Icechunk repository, but its root group"
+                f" has no attribute {FORMAT_ATTRIBUTE!r}, so it is not an activation store"
+            )
+        if version > FORMAT_VERSION:
+            raise FormatVersionError(
+                f"the store at {repository.uri} has format {version}; this version of actlas"
+                f" reads formats up to {FORMAT_VERSION}. Upgrade actlas"
+            )
+        return repository
+
+    @classmethod
+    def open_or_create(cls, uri: str | os.PathLike[str]) -> Repository:
+        """Open the store, or create it where there is nothing or an empty directory.
+
+        Processes may race for it: one creates, the others open.
+        """
+        location = locate(uri)
+        try:
+            return cls.create(uri)
+        except (StoreExistsError, icechunk.IcechunkError):
+            check_directory(location)
+        repository = cls._open(location, read_only=False)
+        if repository._is_blank():
+            repository._initialise()
+        return cls.open(uri)
+
+    @classmethod
+    def _open(cls, location: Location, *, read_only: bool) -> Repository:
+        check_directory(location)
+        try:
+            opened = icechunk.Repository.open(location.storage())
+        except icechunk.IcechunkError as error:
+            if "doesn't exist" in str(error):
+                raise StoreNotFoundError(f"no store at {location.uri}: nothing is there") from None
+            if "v2 format" in str(error):
+                raise FormatVersionError(
+                    f"the store at {location.uri} uses a newer Icechunk format than icechunk"
+                    f" {icechunk.__version__} reads. Upgrade Python and icechunk"
+                ) from error
+            raise StoreError(f"cannot open {location.uri}: {_first_line(error)}") from error
+        return cls(location, opened, read_only=read_only)
+
+    def _initialise(self) -> None:
+        """Write the configuration and the root group, unless another process just did."""
+        with translated(self.location):
+            with self.lock():
+                if self._format_version() is not None:
+                    return
+                self.icechunk.save_config()
+            session = self.icechunk.writable_session(BRANCH)
+            zarr.group(session.store, attributes={FORMAT_ATTRIBUTE: FORMAT_VERSION})
+        with contextlib.suppress(ConflictError):
+            self.commit(session, "create the store", rebase=False)
+
+    def _format_version(self) -> int | None:
+        try:
+            version = self.read().attrs.get(FORMAT_ATTRIBUTE)
+        except FileNotFoundError:
+            return None
+        return version if isinstance(version, int) else None
+
+    def _is_blank(self) -> bool:
+        return len(list(self.icechunk.ancestry(branch=BRANCH))) == 1
+
+    def snapshot_id(self) -> str:
+        """Return the id of the newest snapshot."""
+        return str(self.icechunk.lookup_branch(BRANCH))
+
+    def read(self, snapshot: str | None = None) -> zarr.Group:
+        """Return the root group as of a snapshot, the newest one by default; read-only.
+
+        Raises:
+            StoreError: If there is no such snapshot.
+        """
+        try:
+            session = (
+                self.icechunk.readonly_session(BRANCH)
+                if snapshot is None
+                else self.icechunk.readonly_session(snapshot_id=snapshot)
+            )
+        except (icechunk.IcechunkError, ValueError) as error:
+            raise StoreError(
+                f"no snapshot {snapshot!r} in {self.uri}: {_first_line(error)}"
+            ) from error
+        return zarr.open_group(session.store, mode="r")
+
+    def write(self) -> tuple[icechunk.Session, zarr.Group]:
+        """Start a transaction on the newest snapshot: the session and its root group.
+
+        Raises:
+            StoreError: If the store was opened read-only.
+        """
+        if self.read_only:
+            raise StoreError(f"{self.uri} was opened read-only, so nothing can be written to it")
+        with translated(self.location):
+            session = self.icechunk.writable_session(BRANCH)
+        return session, zarr.open_group(session.store, mode="r+")
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the right to move the branch of a local store; nothing on object stores.
+
+        Object stores compare and swap the branch themselves. Icechunk's local storage reads,
+        compares and renames, so that without this lock acknowledged commits are lost.
+        """
+        if self.location.memory_lock is not None:
+            with self.location.memory_lock:
+                yield
+        elif self.location.directory is not None:
+            path = self.location.directory / LOCK_DIRECTORY / "branch.lock"
+            path.parent.mkdir(exist_ok=True)
+            with filelock.FileLock(path, poll_interval=0.005):
+                yield
+        else:
+            yield
+
+    def commit(self, session: icechunk.Session, message: str, *, rebase: bool) -> str:
+        """Publish a transaction: entirely and, on a local disk, durably, or not at all.
+
+        Args:
+            session: The transaction, from :meth:`write`; it is used up.
+            message: One line for the history.
+            rebase: Whether commits that came in between and touch other chunks are accepted.
+
+        Returns:
+            The id of the new snapshot.
+
+        Raises:
+            ConflictError: If a commit came in between and ``rebase`` is false, or touched the same.
+            StoreFullError: If the disk is full; the store is as it was.
+        """
+        with translated(self.location):
+            if self.location.directory is None:
+                with self.lock():
+                    solver = icechunk.ConflictDetector() if rebase else None
+                    return str(session.commit(message, rebase_with=solver))
+            return self._commit_durably(session, message, rebase=rebase)
+
+    def _commit_durably(self, session: icechunk.Session, message: str, *, rebase: bool) -> str:
+        directory = self.location.directory
+        assert directory is not None
+        # The bulk goes to the disk before the lock is taken, the few small objects of the
+        # snapshot under it, and the branch last: after a power loss it never names what is missing.
+        sync_filesystem(directory)
+        with self.lock():
+            if session.snapshot_id != self.snapshot_id():
+                if not rebase:
+                    raise ConflictError(f"another commit to {self.uri} came first")
+                session.rebase(icechunk.ConflictDetector())
+            tip = session.snapshot_id
+            snapshot = session.flush(message)
+            sync_filesystem(directory)
+            self.icechunk.reset_branch(BRANCH, snapshot, from_snapshot_id=tip)
+            reference = directory / "refs" / f"branch.{BRANCH}"
+            if reference.is_dir():
+                sync_directory(reference)
+            else:
+                sync_filesystem(directory)
+        return str(snapshot)
+
+
+def _reopen(uri: str, read_only: bool) -> Repository:
+    return Repository.open(uri, read_only=read_only)
+
+
+def _config() -> icechunk.RepositoryConfig:
+    """Return the configuration persisted with a store.
+
+    A manifest lists the chunks of an array and is rewritten whole by every commit that touches
+    it; split by steps, a commit costs the same however many steps there are. Small values live in
+    the manifests themselves, so that reading all steps' coordinates needs no request a step.
+    """
+    condition, dimension = icechunk.ManifestSplitCondition, icechunk.ManifestSplitDimCondition
+    activations = condition.name_matches(f"^({'|'.join(SITES)})$")
+    splitting = icechunk.ManifestSplittingConfig.from_dict(
+        {
+            activations: {dimension.DimensionName(STEP): STEPS_PER_MANIFEST},
+            condition.AnyArray(): {dimension.DimensionName(STEP): COORDINATE_STEPS_PER_MANIFEST},
+        }
+    )
+    config = icechunk.RepositoryConfig.default()
+    config.inline_chunk_threshold_bytes = INLINE_BYTES
+    config.manifest = icechunk.ManifestConfig(splitting=splitting)
+    return config
+
+
+@contextlib.contextmanager
+def translated(location: Location) -> Iterator[None]:
+    """Turn Icechunk's and the system's errors while writing into the store's own."""
+    try:
+        yield
+    except icechunk.RebaseFailedError as error:
+        raise _conflict(error) from error
+    except icechunk.ConflictError as error:
+        raise ConflictError(f"another commit to {location.uri} came first") from error
+    except (icechunk.IcechunkError, OSError) as error:
+        if not _is_full(error):
+            raise
+        raise StoreFullError(_full_message(location)) from error
+
+
+def _conflict(error: icechunk.RebaseFailedError) -> ConflictError:
+    conflicts = error.conflicts
+    grown = icechunk.ConflictType.ChunksUpdatedInUpdatedArray
+    return ConflictError(
+        "another commit changed the same part of the store first: "
+        + ", ".join(sorted({f"{item.path} ({item.conflict_type})" for item in conflicts})),
+        (item.path for item in conflicts),
+        restructured=all(item.conflict_type == grown for item in conflicts),
+    )
+
+
+def _is_full(error: BaseException) -> bool:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return True
+    return any(f"os error {number}" in str(error) for number in (errno.ENOSPC, errno.EDQUOT))
+
+
+def _full_message(location: Location) -> str:
+    free = ""
+    if location.directory is not None and location.directory.exists():
+        free = f" ({shutil.disk_usage(location.directory).free:,} bytes free)"
+    return f"no room left for the store at {location.uri}{free}; the store is as it was"
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().removeprefix("x ").splitlines()[0] if str(error) else repr(error)
