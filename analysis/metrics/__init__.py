@@ -1,0 +1,1 @@
+"""Every metric of representation geometry, one file a topic."""

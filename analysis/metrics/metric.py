@@ -1,0 +1,45 @@
+"""What a metric is: a function of statistics, with the facts a reader of its value needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+
+Needs = Literal["moments", "neighbors"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One number (or labelled vector) that describes the rows of a layer.
+
+    Attributes:
+        name: Name in snake case, under which results are stored.
+        function: Finishes statistics that were computed once for all metrics. A metric that needs
+            ``"moments"`` takes a ``Statistics``, one that needs ``"neighbors"`` takes a
+            ``Neighbors``. It returns NaN where the value is not defined.
+        needs: Which statistics the function takes.
+        version: Raised when the definition changes, so that stored values become stale.
+        long_name: A short title, for the axis of a figure.
+        units: Unit of the value, ``"1"`` when it has none.
+        range: The values it can take, as text.
+        reference: Where the definition comes from.
+        dims: Dimensions of the value beyond (step, layer, population); empty for one number.
+        k: Nearest neighbours that the function reads, 0 for metrics of moments.
+    """
+
+    name: str
+    function: Callable[..., float | FloatArray]
+    needs: Needs
+    version: int
+    long_name: str
+    units: str
+    range: str
+    reference: str
+    dims: tuple[str, ...] = ()
+    k: int = 0
