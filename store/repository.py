@@ -5,8 +5,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import random
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
 
 import filelock
 import icechunk
@@ -31,6 +35,9 @@ LOCK_DIRECTORY = ".actlas"
 STEPS_PER_MANIFEST = 4
 COORDINATE_STEPS_PER_MANIFEST = 64
 INLINE_BYTES = 2048
+UPDATE_TRIES = 100
+
+Result = TypeVar("Result")
 
 
 class Repository:
@@ -49,6 +56,12 @@ class Repository:
         self.location = location
         self.read_only = read_only
         self.icechunk = opened
+        directory = location.directory
+        self._file_lock = (
+            None
+            if directory is None
+            else filelock.FileLock(directory / LOCK_DIRECTORY / "branch.lock", poll_interval=0.005)
+        )
 
     def __reduce__(self) -> tuple[object, ...]:
         return _reopen, (self.uri, self.read_only)
@@ -207,10 +220,9 @@ class Repository:
         if self.location.memory_lock is not None:
             with self.location.memory_lock:
                 yield
-        elif self.location.directory is not None:
-            path = self.location.directory / LOCK_DIRECTORY / "branch.lock"
-            path.parent.mkdir(exist_ok=True)
-            with filelock.FileLock(path, poll_interval=0.005):
+        elif self._file_lock is not None:
+            Path(self._file_lock.lock_file).parent.mkdir(exist_ok=True)
+            with self._file_lock:
                 yield
         else:
             yield
@@ -237,12 +249,42 @@ class Repository:
                     return str(session.commit(message, rebase_with=solver))
             return self._commit_durably(session, message, rebase=rebase)
 
+    def update(self, message: str, change: Callable[[zarr.Group], Result]) -> Result:
+        """Make a small change that depends on what the newest snapshot holds.
+
+        Args:
+            message: One line for the history.
+            change: Reads and writes below the root group it is given. It is called again, on a
+                newer snapshot, when another commit came first; without changes nothing is
+                committed.
+
+        Returns:
+            What ``change`` returned for the snapshot that its changes were committed on.
+
+        Raises:
+            ConflictError: If other commits came first a hundred times.
+            StoreFullError: If the disk is full; the store is as it was.
+        """
+        for _ in range(UPDATE_TRIES):
+            with self.lock():
+                session, root = self.write()
+                with translated(self.location):
+                    result = change(root)
+                if not session.has_uncommitted_changes:
+                    return result
+                with contextlib.suppress(ConflictError):
+                    self.commit(session, message, rebase=False)
+                    return result
+            time.sleep(random.uniform(0, 0.1))  # noqa: S311 - spreads the rivals, hides nothing
+        raise ConflictError(f"{message}: other commits to {self.uri} came first, again and again")
+
     def _commit_durably(self, session: icechunk.Session, message: str, *, rebase: bool) -> str:
         directory = self.location.directory
         assert directory is not None
         # The bulk goes to the disk before the lock is taken, the few small objects of the
         # snapshot under it, and the branch last: after a power loss it never names what is missing.
-        sync_filesystem(directory)
+        if self._file_lock is None or not self._file_lock.is_locked:
+            sync_filesystem(directory)
         with self.lock():
             if session.snapshot_id != self.snapshot_id():
                 if not rebase:

@@ -179,6 +179,7 @@ TOKEN_COORDINATES: Final[dict[str, Variable]] = _named(
 STEP_COORDINATES: Final[dict[str, Variable]] = _named(
     Variable("step", (STEP,), "int64", "training step of the checkpoint, -1 for a free slot"),
     Variable("complete", (STEP,), "bool", "whether every requested activation was committed"),
+    Variable("sites", (STEP,), "str", "names of the sites stored for the step, space-separated"),
     Variable("revision", (STEP,), "str", "revision the checkpoint was read from"),
     Variable("weights_sha256", (STEP,), "str", "SHA-256 over the digests of all weight files"),
     Variable("weight_files", (STEP,), "str", "JSON object: weight file name to its SHA-256"),

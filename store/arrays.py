@@ -1,0 +1,120 @@
+"""Creating and resizing the arrays of a model's group, each from its one declaration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import zarr
+from zarr.abc.codec import BytesBytesCodec
+from zarr.core.metadata import ArrayV3Metadata
+
+from .identity import JSON
+from .layout import (
+    TEXTS_PER_CHUNK,
+    TOKENS_PER_CHUNK,
+    activation_codecs,
+    chunk_shape,
+    fill_value,
+    table_codecs,
+    token_chunks,
+)
+from .schema import (
+    CHECKSUM_SUFFIX,
+    SITES,
+    STEP,
+    STEP_COORDINATES,
+    TEXT,
+    TOKEN,
+    TOKEN_CHUNK,
+    Variable,
+    checksum_variable,
+)
+
+
+def create_table(
+    group: zarr.Group, variable: Variable, values: npt.NDArray[np.generic]
+) -> zarr.Array[ArrayV3Metadata]:
+    """Create an array of one dimension that is known whole, and write it."""
+    rows = TEXTS_PER_CHUNK if TEXT in variable.dims else TOKENS_PER_CHUNK
+    chunks = (min(rows, len(values)),)
+    array = _create(group, variable, values.shape, chunks, codecs=table_codecs())
+    array[:] = values if variable.dtype == "str" else values.astype(variable.dtype)
+    return array
+
+
+def create_step_coordinates(group: zarr.Group, capacity: int) -> None:
+    """Create the per-step coordinates: one chunk a step, so that writers never meet in one."""
+    for variable in STEP_COORDINATES.values():
+        _create(group, variable, (capacity,), (1,))
+
+
+def create_site(group: zarr.Group, variable: Variable, sizes: Mapping[str, int]) -> None:
+    """Create the array of a site and the array of its checksums, as long as the step axis is.
+
+    Args:
+        group: A model's group.
+        variable: The site.
+        sizes: Size of every dimension of the site except ``step``.
+    """
+    rows = group.attrs["chunk_rows"]
+    capacity = step_capacity(group)
+    assert isinstance(rows, int)
+    every = {STEP: capacity, **sizes}
+    shape = tuple(every[name] for name in variable.dims)
+    chunks = chunk_shape(variable, sizes, rows)
+    _create(group, variable, shape, chunks, codecs=activation_codecs())
+    checksums = checksum_variable(variable)
+    every[TOKEN_CHUNK] = token_chunks(sizes[TOKEN], rows)
+    shape = tuple(every[name] for name in checksums.dims)
+    _create(group, checksums, shape, (1, *shape[1:]))
+
+
+def step_capacity(group: zarr.Group) -> int:
+    """Return the number of slots of a model's group."""
+    return member(group, STEP).shape[0]
+
+
+def member(group: zarr.Group, name: str) -> zarr.Array[ArrayV3Metadata]:
+    """Return an array of a group by its name.
+
+    Raises:
+        KeyError: If the group has no such array.
+    """
+    array = group[name]
+    if not isinstance(array, zarr.Array):
+        raise KeyError(f"{name!r} in {group.path!r} is a group, not an array")
+    return array
+
+
+def grow(group: zarr.Group, slots: int) -> None:
+    """Lengthen the step axis of every array of a model's group by a number of slots."""
+    capacity = step_capacity(group) + slots
+    sites = [name for name in SITES if name in group]
+    for name in (*STEP_COORDINATES, *sites, *(site + CHECKSUM_SUFFIX for site in sites)):
+        array = member(group, name)
+        array.resize((capacity, *array.shape[1:]))
+
+
+def _create(
+    group: zarr.Group,
+    variable: Variable,
+    shape: tuple[int, ...],
+    chunks: tuple[int, ...],
+    codecs: Sequence[BytesBytesCodec] | None = None,
+) -> zarr.Array[ArrayV3Metadata]:
+    attributes: dict[str, JSON] = {"long_name": variable.description}
+    if variable.units:
+        attributes["units"] = variable.units
+    return group.create_array(
+        variable.name,
+        shape=shape,
+        chunks=chunks,
+        dtype=str if variable.dtype == "str" else variable.dtype,
+        compressors=codecs,
+        fill_value=fill_value(variable),
+        dimension_names=list(variable.dims),
+        attributes=attributes,
+        config={"write_empty_chunks": True},
+    )

@@ -1,0 +1,41 @@
+"""Comparing what is stored with what is to be stored, in words a person can act on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
+
+
+def identity_difference(stored: Mapping[str, JSON], wanted: Mapping[str, JSON]) -> list[str]:
+    """Return one line for each part in which two identities differ, none when they are equal.
+
+    Nested objects are compared part by part; ``weights.layer1: stored 'a', wanted 'b'``.
+
+    Args:
+        stored: What the store holds.
+        wanted: What was asked for.
+    """
+    lines: list[str] = []
+    for name in sorted({*stored, *wanted}):
+        lines.extend(_difference(name, stored.get(name), wanted.get(name)))
+    return lines
+
+
+def canonical(value: JSON) -> str:
+    """Return the one JSON text that equal values share: sorted keys, no spaces."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _difference(name: str, stored: JSON, wanted: JSON) -> list[str]:
+    if canonical(stored) == canonical(wanted):
+        return []
+    if isinstance(stored, Mapping) and isinstance(wanted, Mapping):
+        return [f"{name}.{line}" for line in identity_difference(stored, wanted)]
+    return [f"{name}: stored {_shown(stored)}, wanted {_shown(wanted)}"]
+
+
+def _shown(value: JSON) -> str:
+    return "nothing" if value is None else json.dumps(value, ensure_ascii=False)
