@@ -1,0 +1,94 @@
+"""Compiled inner loops of the pass over the rows of a layer.
+
+Each reads a block of rows once and releases the interpreter lock. Sums run in float64; only the
+staged rows, which go into a matrix product, are rounded to float32.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.neighbor_kernels import compiled
+
+Rows = npt.NDArray[np.float32] | npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+
+
+@compiled("reassoc", "contract")
+def measure_norms(rows: Rows, norms: Floats) -> None:
+    """Write the Euclidean norm of every row.
+
+    Args:
+        rows: Rows (token, dim).
+        norms: Receives the norms (token); NaN or infinite where the row is not finite.
+    """
+    for i in range(rows.shape[0]):
+        total = 0.0
+        for t in range(rows.shape[1]):
+            value = np.float64(rows[i, t])
+            total += value * value
+        norms[i] = np.sqrt(total)
+
+
+@compiled("reassoc", "contract")
+def stage_rows(
+    rows: Rows,
+    selected: Indices,
+    factors: Rows,
+    shift: Rows,
+    staged: npt.NDArray[np.float32],
+    powers: Floats,
+) -> None:
+    """Scale and shift the selected rows into a buffer, and sum their powers by dimension.
+
+    Args:
+        rows: Rows (token, dim).
+        selected: Numbers of the rows to stage, as many as ``staged`` holds.
+        factors: What each row (token) is multiplied by.
+        shift: What is subtracted afterwards (dim).
+        staged: Receives the rows (selected, dim).
+        powers: Sums (3, dim) of the first, third and fourth powers, added to.
+    """
+    for s in range(selected.shape[0]):
+        i = selected[s]
+        factor = factors[i]
+        for t in range(rows.shape[1]):
+            value = np.float32(rows[i, t] * factor - shift[t])
+            square = value * value
+            staged[s, t] = value
+            powers[0, t] += value
+            powers[1, t] += square * value
+            powers[2, t] += square * square
+
+
+@compiled("reassoc", "contract")
+def sum_directions(
+    rows: Rows,
+    inverse: Floats,
+    part: npt.NDArray[np.int8],
+    segment: Indices,
+    sums: Floats,
+    squares: Floats,
+) -> None:
+    """Sum the unit vectors along the rows by segment and part, and their squares by part.
+
+    Args:
+        rows: Rows (token, dim).
+        inverse: One over the norm of each row (token).
+        part: Part of each row (token), negative for rows to leave out.
+        segment: Segment of each row (token).
+        sums: Sums (segment, part, dim), added to.
+        squares: Sums of squares (part, dim), added to.
+    """
+    for i in range(rows.shape[0]):
+        p = part[i]
+        if p < 0:
+            continue
+        s = segment[i]
+        factor = inverse[i]
+        for t in range(rows.shape[1]):
+            value = rows[i, t] * factor
+            sums[s, p, t] += value
+            squares[p, t] += value * value

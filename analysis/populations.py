@@ -1,0 +1,144 @@
+"""Which rows of a layer a metric is about.
+
+The same activations answer differently for different rows: one row in a hundred at ten times the
+typical norm takes the share of the first component from 0.004 to 0.48. Populations are choices
+over what is stored, computed side by side in one pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.errors import InputError, UnknownPopulationError
+
+Codes = npt.NDArray[np.int8]
+
+CONTENT: Final = 0
+"""Code of a row that a tokenizer made of the text itself, past the first of a causal model."""
+SPECIAL: Final = 1
+"""Code of a special token (BOS, EOS, CLS, SEP, registers)."""
+FIRST: Final = 2
+"""Code of the first token of a sequence of a causal model, which attends only to itself."""
+
+OUTLIER_FACTOR: Final = 3.0
+"""Rows of ``content`` with a norm above this multiple of their median are outliers."""
+
+
+@dataclass(frozen=True)
+class Population:
+    """A named choice of rows.
+
+    Attributes:
+        name: Name, as a coordinate of results.
+        description: Which rows, in one sentence.
+        from_content: Whether special tokens and first tokens are left out.
+        typical: Whether norm outliers are left out, too.
+        unit: Whether every row is scaled to norm 1; rows of zeros are left out.
+    """
+
+    name: str
+    description: str
+    from_content: bool = True
+    typical: bool = False
+    unit: bool = False
+
+
+POPULATIONS: Final[dict[str, Population]] = {
+    population.name: population
+    for population in (
+        Population("all", "every real row", from_content=False),
+        Population("content", "without special tokens and first tokens of a causal model"),
+        Population(
+            "typical",
+            f"content without rows of a norm above {OUTLIER_FACTOR:g} times its median",
+            typical=True,
+        ),
+        Population("unit", "content, every row scaled to norm 1", unit=True),
+    )
+}
+
+
+@dataclass(frozen=True)
+class TokenTable:
+    """What is known about every row, apart from its values.
+
+    Attributes:
+        codes: ``CONTENT``, ``SPECIAL`` or ``FIRST`` for each row (token).
+        sequence: Number of the sequence of each row (token); None when rows are independent.
+        labelled: Whether content could be told from the rest.
+    """
+
+    codes: Codes
+    sequence: npt.NDArray[np.int64] | None
+    labelled: bool
+
+    @classmethod
+    def unlabelled(cls, n: int) -> TokenTable:
+        """Describe rows of which nothing is known: independent, and all alike."""
+        return cls(np.full(n, CONTENT, np.int8), None, labelled=False)
+
+    @classmethod
+    def from_coordinates(
+        cls,
+        *,
+        special: npt.NDArray[np.bool_],
+        position: npt.NDArray[np.integer],
+        sequence: npt.NDArray[np.integer],
+        causal: bool,
+    ) -> TokenTable:
+        """Describe rows by their token coordinates (token).
+
+        Args:
+            special: Whether the tokenizer added the token.
+            position: Position within the sequence, from 0.
+            sequence: Number of the sequence.
+            causal: Whether tokens attend only to earlier ones, so that the first is apart.
+
+        Raises:
+            InputError: If the coordinates have different lengths.
+        """
+        if not len(special) == len(position) == len(sequence):
+            raise InputError(
+                "token coordinates must have one length, got"
+                f" special {len(special)}, position {len(position)}, sequence {len(sequence)}"
+            )
+        codes = np.full(len(special), CONTENT, np.int8)
+        if causal:
+            codes[position == 0] = FIRST
+        codes[special] = SPECIAL
+        return cls(codes, sequence.astype(np.int64), labelled=True)
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return len(self.codes)
+
+
+def choose_populations(names: Iterable[str] | None, *, labelled: bool) -> tuple[Population, ...]:
+    """Return the populations asked for, in the order asked for.
+
+    Args:
+        names: Names of populations; None for all that can be told apart.
+        labelled: Whether content can be told from the rest; otherwise only ``all`` can be had.
+
+    Raises:
+        UnknownPopulationError: If there is no population of a name.
+        InputError: If a population needs token coordinates and there are none.
+    """
+    if names is None:
+        return tuple(POPULATIONS.values()) if labelled else (POPULATIONS["all"],)
+    chosen = dict.fromkeys(names)
+    for name in chosen:
+        if name not in POPULATIONS:
+            raise UnknownPopulationError(name, POPULATIONS)
+        if POPULATIONS[name].from_content and not labelled:
+            raise InputError(
+                f"population {name!r} needs the token coordinates special, position and sequence,"
+                " which the rows do not have; ask for 'all', or attach the coordinates"
+            )
+    return tuple(POPULATIONS[name] for name in chosen)
