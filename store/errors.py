@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from typing import Final
+
+_REMEDY: Final = "Ingest the step again, superseding it, or restore the object from a copy"
 
 
 class StoreError(Exception):
@@ -66,6 +69,20 @@ class InvalidBlockError(StoreError):
 
 class IncompleteError(StoreError):
     """A step was to be committed before all of its activations were written."""
+
+
+class MissingChunkError(IncompleteError):
+    """A chunk of a complete step was never written, or its object is gone."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__(f"{place}: the chunk is missing. {_REMEDY}")
+
+
+class CorruptChunkError(StoreError):
+    """The bytes of a chunk are not those that were written."""
+
+    def __init__(self, place: str, found: str) -> None:
+        super().__init__(f"{place}: the chunk is damaged ({found}). {_REMEDY}")
 
 
 class StepReservedError(StoreError):

@@ -1,0 +1,237 @@
+"""The chunks of one activation array: fetched, checked and decoded straight into place.
+
+Reading through ``zarr.Array`` would decode every chunk into a temporary, copy it, and put the fill
+value where a chunk is lost. Here a chunk is decoded into the caller's array, and one that is lost
+or damaged is an error that says which rows it held.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import google_crc32c
+import icechunk
+import numpy as np
+import numpy.typing as npt
+import zarr
+from numcodecs import blosc
+from zarr.buffer import default_buffer_prototype
+from zarr.codecs import BloscCodec, Crc32cCodec
+from zarr.core.metadata import ArrayV3Metadata
+from zarr.core.sync import sync
+
+from .arrays import member
+from .errors import CorruptChunkError, MissingChunkError, StoreError
+from .schema import BLOCK, LAYER, SITES, STEP, TOKEN
+
+Floats = npt.NDArray[np.float32]
+
+CHUNKS_AT_ONCE = 4
+"""Encoded chunks fetched together: enough to hide the latency of an object store."""
+
+_CRC_BYTES = 4
+
+
+@dataclass(frozen=True)
+class ChunkPlace:
+    """Where a chunk belongs, in the words of whoever asked for its rows.
+
+    Attributes:
+        path: Group of the model.
+        site: Name of the array.
+        step: Training step.
+        depth: Name of the depth dimension and its label, as ``("layer", 3)``, or None.
+        tokens: First token and one past the last.
+    """
+
+    path: str
+    site: str
+    step: int
+    depth: tuple[str, int] | None
+    tokens: tuple[int, int]
+
+    def __str__(self) -> str:
+        depth = "" if self.depth is None else f", {self.depth[0]} {self.depth[1]}"
+        first, stop = self.tokens
+        return f"{self.path}: {self.site}, step {self.step}{depth}, tokens {first} to {stop - 1}"
+
+
+class ActivationArray:
+    """One site's array in one snapshot.
+
+    Attributes:
+        path: Group of the model.
+        site: Name of the array.
+        shape: Shape of the array on disk, step slots included.
+        depth_dim: ``"layer"``, ``"block"`` or None.
+        inner_dims: Dimensions of the rows of one step and depth, ``token`` among them.
+        inner_shape: Their sizes.
+        token_axis: Place of ``token`` among ``inner_dims``.
+        rows: Tokens in a chunk; the last chunk of the axis may be partly used.
+        n_tokens: Size of the token axis.
+    """
+
+    def __init__(self, group: zarr.Group, site: str) -> None:
+        array = member(group, site)
+        _check_codecs(array)
+        dims = SITES[site].dims
+        depth = [name for name in dims if name in (LAYER, BLOCK)]
+        outer = 1 + len(depth)
+        self.path, self.site = group.path, site
+        self.shape = array.shape
+        self.depth_dim = depth[0] if depth else None
+        self.inner_dims, self.inner_shape = dims[outer:], array.shape[outer:]
+        self.token_axis = self.inner_dims.index(TOKEN)
+        self.rows = array.chunks[dims.index(TOKEN)]
+        self.n_tokens = self.inner_shape[self.token_axis]
+        self._chunk_shape = array.chunks[outer:]
+        self._labels = {name: member(group, name) for name in (STEP, *depth)}
+        self._store, self._prefix = array.store, array.store_path.path
+        self._prototype = default_buffer_prototype()
+
+    def place(self, slot: int, depth: int | None, chunk: int) -> ChunkPlace:
+        """Say where a chunk belongs, given its slot, its index along the depth axis, and number."""
+        label = None
+        if self.depth_dim is not None and depth is not None:
+            label = (self.depth_dim, self._label(self.depth_dim, depth))
+        stop = min((chunk + 1) * self.rows, self.n_tokens)
+        tokens = (chunk * self.rows, stop)
+        return ChunkPlace(self.path, self.site, self._label(STEP, slot), label, tokens)
+
+    def _label(self, dim: str, index: int) -> int:
+        return int(np.asarray(self._labels[dim][index]))
+
+    def read(self, slot: int, depth: int | None, start: int, stop: int) -> Floats:
+        """Read consecutive rows of one step and depth.
+
+        Args:
+            slot: Index along the step axis.
+            depth: Index along the layer or block axis, None for a site without one.
+            start: First token.
+            stop: One past the last token.
+
+        Returns:
+            The values (*inner_dims), the token axis narrowed to ``stop - start``.
+
+        Raises:
+            MissingChunkError: If a chunk was never written, or its object is gone.
+            CorruptChunkError: If a chunk's bytes are not those that were written.
+        """
+        shape = list(self.inner_shape)
+        shape[self.token_axis] = stop - start
+        out = np.empty(shape, dtype=np.float32)
+        numbers = range(start // self.rows, -(-stop // self.rows))
+        for number, encoded in self._encoded(slot, depth, numbers):
+            first = number * self.rows
+            low, high = max(start, first), min(stop, first + self.rows)
+            target = out[self._tokens(low - start, high - start)]
+            self._decode(slot, depth, number, encoded, (low - first, high - first), target)
+        return out
+
+    def gather(self, slot: int, depth: int | None, indices: npt.NDArray[np.integer]) -> Floats:
+        """Read scattered rows of one step and depth, each chunk once.
+
+        Args:
+            slot: Index along the step axis.
+            depth: Index along the layer or block axis, None for a site without one.
+            indices: Token indices (row,), in ascending order; repetition is fine.
+
+        Returns:
+            The values (*inner_dims), the token axis replaced by the rows asked for.
+
+        Raises:
+            MissingChunkError: If a chunk was never written, or its object is gone.
+            CorruptChunkError: If a chunk's bytes are not those that were written.
+        """
+        shape = list(self.inner_shape)
+        shape[self.token_axis] = len(indices)
+        out = np.empty(shape, dtype=np.float32)
+        numbers, starts = np.unique(indices // self.rows, return_index=True)
+        spans = pairwise([*starts.tolist(), len(indices)])
+        chunk = np.empty(self._chunk_shape, dtype=np.float32)
+        encoded_chunks = self._encoded(slot, depth, numbers.tolist())
+        for (number, encoded), (low, high) in zip(encoded_chunks, spans, strict=True):
+            self._decode(slot, depth, number, encoded, (0, self.rows), chunk)
+            rows = indices[low:high] - number * self.rows
+            np.take(chunk, rows, self.token_axis, out[self._tokens(low, high)], mode="clip")
+        return out
+
+    def _tokens(self, start: int, stop: int) -> tuple[slice, ...]:
+        return (slice(None),) * self.token_axis + (slice(start, stop),)
+
+    def _encoded(
+        self, slot: int, depth: int | None, numbers: Sequence[int]
+    ) -> Iterator[tuple[int, npt.NDArray[np.uint8]]]:
+        for first in range(0, len(numbers), CHUNKS_AT_ONCE):
+            batch = numbers[first : first + CHUNKS_AT_ONCE]
+            found = sync(self._fetch([self._key(slot, depth, number) for number in batch]))
+            for number, result in zip(batch, found, strict=True):
+                if isinstance(result, np.ndarray):
+                    yield number, result
+                else:
+                    raise _explained(result, self.place(slot, depth, number)) from result
+
+    async def _fetch(
+        self, keys: Sequence[str]
+    ) -> list[npt.NDArray[np.uint8] | BaseException | None]:
+        buffers = await asyncio.gather(
+            *(self._store.get(key, self._prototype) for key in keys), return_exceptions=True
+        )
+        return [
+            found if found is None or isinstance(found, BaseException) else found.as_numpy_array()
+            for found in buffers
+        ]
+
+    def _key(self, slot: int, depth: int | None, chunk: int) -> str:
+        parts = [0] * len(self.inner_shape)
+        parts[self.token_axis] = chunk
+        outer = [slot] if depth is None else [slot, depth]
+        return f"{self._prefix}/c/" + "/".join(map(str, (*outer, *parts)))
+
+    def _decode(
+        self,
+        slot: int,
+        depth: int | None,
+        number: int,
+        encoded: npt.NDArray[np.uint8],
+        rows: tuple[int, int],
+        target: Floats,
+    ) -> None:
+        """Decode rows of a chunk into an array: in place if they are the chunk, else by a copy."""
+        body, crc = encoded[:-_CRC_BYTES], encoded[-_CRC_BYTES:]
+        if len(encoded) <= _CRC_BYTES or google_crc32c.value(body) != int(crc.view("<u4")[0]):
+            place = self.place(slot, depth, number)
+            raise CorruptChunkError(str(place), f"the checksum of its {len(encoded)} bytes differs")
+        whole = target.shape == self._chunk_shape and target.flags.c_contiguous
+        chunk = target if whole else np.empty(self._chunk_shape, dtype=np.float32)
+        try:
+            blosc.decompress(body, chunk)
+        except (RuntimeError, ValueError) as error:
+            raise CorruptChunkError(str(self.place(slot, depth, number)), str(error)) from error
+        if not whole:
+            target[...] = chunk[self._tokens(*rows)]
+
+
+def _explained(error: BaseException | None, place: ChunkPlace) -> BaseException:
+    """Tell a lost chunk and a cut one from a store that cannot be reached."""
+    if error is None or (isinstance(error, icechunk.IcechunkError) and "not found" in str(error)):
+        return MissingChunkError(str(place))
+    if isinstance(error, icechunk.IcechunkError):
+        if "range was invalid" in str(error):
+            return CorruptChunkError(str(place), "its object is shorter than what was written")
+        return StoreError(f"cannot read {place}: {str(error).strip().splitlines()[0]}")
+    return error
+
+
+def _check_codecs(array: zarr.Array[ArrayV3Metadata]) -> None:
+    """Refuse to decode what the format does not prescribe, rather than decode it wrongly."""
+    kinds = tuple(type(codec) for codec in array.compressors)
+    if kinds != (BloscCodec, Crc32cCodec) or array.dtype != np.dtype("<f4"):
+        found = ", ".join(kind.__name__ for kind in kinds) or "no codec"
+        raise StoreError(
+            f"{array.path} holds {array.dtype} encoded by {found};"
+            " expected float32 encoded by BloscCodec, Crc32cCodec"
+        )

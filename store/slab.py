@@ -1,0 +1,239 @@
+"""One layer of one step, streamed or gathered inside whatever process asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+import zarr
+
+from .arrays import member
+from .chunks import ActivationArray, Floats
+from .columns import Slots, complete_slots
+from .errors import UnknownNameError
+from .repository import Repository
+from .schema import HEAD, KEY_VALUE_HEAD, METRICS_GROUP, SITES, TOKEN, TOKEN_COORDINATES
+
+DEFAULT_ROWS = 4096
+"""Rows in a block: enough for a matrix product to run at the speed of one over all rows."""
+
+
+@dataclass(frozen=True)
+class Slab:
+    """The rows of one step and one layer or block of a site; picklable and small.
+
+    It names a snapshot, so it reads the same values whatever is committed meanwhile, and opens
+    the store in the process that reads, once for all slabs of a snapshot.
+
+    Attributes:
+        uri: Where the store is.
+        snapshot: Id of the snapshot.
+        path: Group of the model (or of its stack).
+        site: Name of the array.
+        slot: Index along the step axis on disk.
+        depth: Index along the layer or block axis, None for a site without one.
+        step: Label of the step.
+        head: Index of the one head to read, None for all of them or a site without heads.
+    """
+
+    uri: str
+    snapshot: str
+    path: str
+    site: str
+    slot: int
+    depth: int | None
+    step: int
+    head: int | None = None
+
+    @property
+    def n_tokens(self) -> int:
+        """Number of rows."""
+        return self._array.n_tokens
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """Names of the dimensions of what is read, ``token`` among them."""
+        return tuple(name for name in self._array.inner_dims if not self._drops(name))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of ``dims``: (token, dim) for a residual stream."""
+        sizes = zip(self._array.inner_dims, self._array.inner_shape, strict=True)
+        return tuple(size for name, size in sizes if not self._drops(name))
+
+    def blocks(self, *, rows: int = DEFAULT_ROWS) -> Iterator[tuple[int, Floats]]:
+        """Stream all rows in token order.
+
+        Args:
+            rows: Least number of rows in a block; small chunks are joined up to it, a larger
+                chunk is a block of its own. The last block holds what is left.
+
+        Yields:
+            The first token of the block, and its values (token, dim) as float32; for a site with
+            heads and ``head`` None (head, token, head_dim). A block is the caller's to keep.
+
+        Raises:
+            MissingChunkError: If a chunk is lost; nothing is ever filled in.
+            CorruptChunkError: If the bytes of a chunk are not those that were written.
+        """
+        array = self._array
+        size = -(-rows // array.rows) * array.rows
+        for start in range(0, array.n_tokens, size):
+            stop = min(start + size, array.n_tokens)
+            yield start, self._headed(array.read(self.slot, self.depth, start, stop))
+
+    def rows(self, indices: npt.NDArray[np.integer]) -> Floats:
+        """Gather rows, reading each chunk once.
+
+        Args:
+            indices: Token indices (row,), in any order, repetition allowed.
+
+        Returns:
+            The values (row, dim) in the order of ``indices``; for a site with heads and ``head``
+            None (head, row, head_dim).
+
+        Raises:
+            IndexError: If an index is negative or past the last token.
+            MissingChunkError: If a chunk is lost.
+            CorruptChunkError: If the bytes of a chunk are not those that were written.
+        """
+        wanted = np.asarray(indices)
+        array = self._array
+        if wanted.size and not (wanted.min() >= 0 and wanted.max() < array.n_tokens):
+            raise IndexError(
+                f"token indices from {wanted.min()} to {wanted.max()} were asked of {self.path}:"
+                f" expected 0 to {array.n_tokens - 1}"
+            )
+        order = np.argsort(wanted, kind="stable")
+        values = array.gather(self.slot, self.depth, wanted[order])
+        if not np.array_equal(order, np.arange(len(order))):
+            back = np.empty_like(order)
+            back[order] = np.arange(len(order))
+            values = np.take(values, back, axis=array.token_axis)
+        return self._headed(values)
+
+    @property
+    def _array(self) -> ActivationArray:
+        return activation_array(self.uri, self.snapshot, self.path, self.site)
+
+    def _drops(self, name: str) -> bool:
+        return self.head is not None and name in (HEAD, KEY_VALUE_HEAD)
+
+    def _headed(self, values: Floats) -> Floats:
+        return values if self.head is None else values[self.head]
+
+
+def slabs(
+    repository: Repository,
+    path: str,
+    *,
+    site: str = "residual",
+    steps: Sequence[int] | None = None,
+    layers: Sequence[int] | None = None,
+    snapshot: str | None = None,
+) -> list[Slab]:
+    """List the slabs of a model's site: every complete step, every layer, or those asked for.
+
+    Args:
+        repository: The store.
+        path: ``corpus/model`` or ``corpus/model/stack``.
+        site: Name of the array.
+        steps: Labels of steps, all complete ones by default.
+        layers: Labels along the layer or block axis, all by default.
+        snapshot: Snapshot to read, the newest by default.
+
+    Returns:
+        The slabs by step, then by layer, both in the order asked for, else ascending.
+
+    Raises:
+        UnknownNameError: If the model, the site, a step or a layer is not in the store.
+    """
+    pinned = snapshot or repository.snapshot_id()
+    group = model_group(repository.uri, pinned, path)
+    if site not in SITES or site not in group:
+        known = [name for name in SITES if name in group]
+        raise UnknownNameError("site", site, known, f"{path} of {repository.uri}")
+    array = activation_array(repository.uri, pinned, path, site)
+    (complete,) = complete_slots(group.store, [(path, array.shape[0])])
+    depths = _depths(group, array, layers)
+    return [
+        Slab(repository.uri, pinned, path, site, slot, depth, step)
+        for step, slot in _chosen_steps(complete, steps, path)
+        for depth in depths
+    ]
+
+
+def _chosen_steps(complete: Slots, steps: Sequence[int] | None, path: str) -> list[tuple[int, int]]:
+    slot_of = dict(zip(complete.steps.tolist(), complete.slots.tolist(), strict=True))
+    for step in steps or ():
+        if step not in slot_of:
+            raise UnknownNameError("step", step, slot_of, path)
+    return [(step, slot_of[step]) for step in (slot_of if steps is None else steps)]
+
+
+def _depths(
+    group: zarr.Group, array: ActivationArray, layers: Sequence[int] | None
+) -> list[int | None]:
+    if array.depth_dim is None:
+        if layers is not None:
+            raise UnknownNameError("layers", list(layers), (), f"{array.path}: {array.site}")
+        return [None]
+    labels = np.asarray(member(group, array.depth_dim)[:]).tolist()
+    for layer in layers or ():
+        if layer not in labels:
+            raise UnknownNameError(array.depth_dim, layer, labels, f"{array.path}: {array.site}")
+    return [labels.index(layer) for layer in (labels if layers is None else layers)]
+
+
+def token_table(uri: str, path: str, snapshot: str) -> xr.Dataset:
+    """Read the token coordinates of a model, and its attributes.
+
+    Args:
+        uri: Where the store is.
+        path: ``corpus/model`` or ``corpus/model/stack``.
+        snapshot: Id of the snapshot.
+
+    Returns:
+        ``schema.TOKEN_COORDINATES``, each (token,), in memory; the attributes are the group's.
+
+    Raises:
+        UnknownNameError: If there is no such model.
+    """
+    group = model_group(uri, snapshot, path)
+    variables = {
+        name: (TOKEN, np.asarray(member(group, name)[:]), {"long_name": variable.description})
+        for name, variable in TOKEN_COORDINATES.items()
+    }
+    return xr.Dataset(variables, attrs=group.attrs.asdict())
+
+
+@lru_cache(maxsize=8)
+def snapshot_root(uri: str, snapshot: str) -> zarr.Group:
+    """Return the root group of a snapshot, opened once in this process."""
+    return Repository.open(uri, read_only=True).read(snapshot)
+
+
+@lru_cache(maxsize=64)
+def activation_array(uri: str, snapshot: str, path: str, site: str) -> ActivationArray:
+    """Return a site's array of a snapshot, opened once in this process."""
+    return ActivationArray(model_group(uri, snapshot, path), site)
+
+
+def model_group(uri: str, snapshot: str, path: str) -> zarr.Group:
+    """Return the group of a model, or of its stack.
+
+    Raises:
+        UnknownNameError: If the corpus, the model or the stack is not in the store.
+    """
+    group, where = snapshot_root(uri, snapshot), uri
+    for kind, name in zip(("corpus", "model", "stack"), path.split("/"), strict=False):
+        child = group.get(name)
+        if not isinstance(child, zarr.Group) or name == METRICS_GROUP:
+            known = [key for key in group.group_keys() if key != METRICS_GROUP]
+            raise UnknownNameError(kind, name, known, where)
+        group, where = child, f"{child.path} of {uri}"
+    return group
