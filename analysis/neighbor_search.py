@@ -1,0 +1,307 @@
+"""The search behind `analysis.neighbors`: products, candidates, certificate, refinement.
+
+The bound. Let x, y be two rows centred by the same vector and rounded to float32, u = 2⁻²⁴ and
+s = |x| + |y|. In any order of summation |fl(x·y) - x·y| ≤ γ|x||y| ≤ γs²/4 with γ = Du/(1 - Du)
+(Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.1); the norms, rounded
+from float64, and the three operations on them add at most 6us²; the rounding of the centred
+rows moves the distance by us and its square by 3us². Hence |fl(d²) - d²| ≤ (D/2 + 16)us² = cs².
+A row y nearer than R has |y| ≤ |x| + R by the triangle inequality, so that s ≤ 2|x| + R: no row
+of huge norm far away loosens the bound of the others.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.errors import NonFiniteRowsError
+from analysis.neighbor_kernels import UNSEEN, rank_candidates, scan_tile
+
+Rows = npt.NDArray[np.float32] | npt.NDArray[np.float64]
+Task = TypeVar("Task")
+
+_Norms: TypeAlias = npt.NDArray[np.float32]
+_Tokens: TypeAlias = npt.NDArray[np.int32]
+
+_STRIP_BLOCKS: Final = 8
+_REFINE_PRODUCTS: Final = 1 << 22
+_SAFE_NORMS: Final = (1e-10, 1e10)
+_UNDERFLOW: Final = 2.0**-100
+
+
+@dataclass(frozen=True)
+class CentredRows:
+    """Distinct rows, centred and scaled block by block into the range of float32.
+
+    Attributes:
+        rows: Rows as given (row, dim).
+        kept: Row number of each distinct row (token).
+        centre: Their mean (dim).
+        scale: Power of two that the centred rows are multiplied by.
+        norms: Squared norms of the centred, scaled rows (token).
+    """
+
+    rows: Rows
+    kept: npt.NDArray[np.int64]
+    centre: npt.NDArray[np.float64]
+    scale: float
+    norms: npt.NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.kept)
+
+    def block(self, tokens: slice | npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+        """Return some of the centred, scaled rows (token, dim)."""
+        return _centred(self.rows, self.kept[tokens], self.centre, self.scale)
+
+
+def centre_rows(rows: Rows, kept: npt.NDArray[np.int64], block_rows: int) -> CentredRows:
+    """Centre the distinct rows by their mean.
+
+    Args:
+        rows: Rows (row, dim).
+        kept: Row number of each distinct row (token).
+        block_rows: Rows handled at a time.
+
+    Raises:
+        NonFiniteRowsError: If a value is not finite, or the spread overflows.
+    """
+    blocks = [kept[start : start + block_rows] for start in range(0, len(kept), block_rows)]
+    total = np.zeros(rows.shape[1])
+    with np.errstate(over="ignore", invalid="ignore"):
+        for block in blocks:
+            total += _gather(rows, block).sum(axis=0, dtype=np.float64)
+        centre = total / len(kept)
+        norms = _squared_norms(rows, blocks, centre, 1.0)
+    if not np.isfinite(norms).all():
+        broken = sum(np.count_nonzero(~np.isfinite(_gather(rows, b)).all(axis=1)) for b in blocks)
+        raise NonFiniteRowsError(
+            f"neighbours need finite rows that float32 can subtract: {broken} of {len(kept)} "
+            "distinct rows hold NaN or infinity; drop or mask them, or scale the rows down"
+        )
+    largest = float(norms.max())
+    if largest == 0.0 or _SAFE_NORMS[0] < largest < _SAFE_NORMS[1]:
+        return CentredRows(rows, kept, centre, 1.0, norms)
+    scale = 2.0 ** -round(math.log2(largest) / 2)
+    return CentredRows(rows, kept, centre, scale, _squared_norms(rows, blocks, centre, scale))
+
+
+def _squared_norms(
+    rows: Rows, blocks: list[npt.NDArray[np.int64]], centre: npt.NDArray[np.float64], scale: float
+) -> npt.NDArray[np.float64]:
+    parts = []
+    for block in blocks:
+        centred = _centred(rows, block, centre, scale)
+        parts.append(np.einsum("td,td->t", centred, centred, dtype=np.float64))
+    return np.concatenate(parts)
+
+
+def _gather(rows: Rows, numbers: npt.NDArray[np.int64]) -> Rows:
+    if numbers[-1] - numbers[0] == len(numbers) - 1:  # rising, so without a gap
+        return rows[numbers[0] : numbers[-1] + 1]
+    return rows[numbers]
+
+
+def _centred(
+    rows: Rows, numbers: npt.NDArray[np.int64], centre: npt.NDArray[np.float64], scale: float
+) -> npt.NDArray[np.float32]:
+    given = _gather(rows, numbers)
+    centred = given - centre.astype(given.dtype)
+    if scale != 1.0:
+        centred *= centred.dtype.type(scale)
+    narrow: npt.NDArray[np.float32] = centred.astype(np.float32, copy=False)
+    return narrow
+
+
+class Search:
+    """One search over some rows: candidates, certificate and refinement."""
+
+    def __init__(
+        self,
+        centred: CentredRows,
+        groups: npt.NDArray[np.int64],
+        pool: ThreadPoolExecutor,
+        block_rows: int,
+    ) -> None:
+        """Prepare a search.
+
+        Args:
+            centred: The rows.
+            groups: Group of each token, within which no neighbours are sought (token).
+            pool: Threads that share the work.
+            block_rows: Rows of one block of the products.
+        """
+        self._centred = centred
+        self._groups = groups
+        self._pool = pool
+        self._block_rows = block_rows
+        self._norms = centred.norms.astype(np.float32)
+
+    def candidates(self, count: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int32]]:
+        """Return the nearest tokens by float32 products.
+
+        Args:
+            count: Candidates of each token; no token may have fewer to choose from.
+
+        Returns:
+            The largest squared distance among a token's candidates (token), and the candidates
+            in no order (token, candidate).
+        """
+        n = len(self._centred)
+        values = np.full((n, count), UNSEEN, np.float32)
+        indices = np.full((n, count), -1, np.int32)
+        blocks = self._blocks(self._block_rows)
+        locks = [threading.Lock() for _ in blocks]
+
+        def heaps(block: slice) -> tuple[_Norms, npt.NDArray[np.int64], _Norms, _Tokens]:
+            return self._norms[block], self._groups[block], values[block], indices[block]
+
+        def strip(task: tuple[int, list[int]]) -> None:
+            left, partners = task
+            rows = self._centred.block(blocks[left])
+            buffer = np.empty(self._block_rows**2, np.float32)
+            for right in partners:
+                columns = rows if right == left else self._centred.block(blocks[right])
+                tile = buffer[: len(rows) * len(columns)].reshape(len(rows), len(columns))
+                np.matmul(rows, columns.T, out=tile)
+                with ExitStack() as held:
+                    for block in sorted({left, right}):
+                        held.enter_context(locks[block])
+                    scan_tile(
+                        tile,
+                        heaps(blocks[left]),
+                        heaps(blocks[right]),
+                        blocks[left].start,
+                        blocks[right].start,
+                    )
+
+        self._share(strip, _strips(len(blocks)))
+        return values[:, 0], indices
+
+    def rank(
+        self, candidates: npt.NDArray[np.int32], k: int
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+        """Return the k nearest of the candidates by exact differences.
+
+        Args:
+            candidates: Candidates of every token (token, candidate).
+            k: Neighbours wanted, at most as many.
+
+        Returns:
+            Distances and tokens (token, neighbor), nearest first.
+        """
+        n = len(self._centred)
+        distances = np.empty((n, k))
+        indices = np.empty((n, k), np.int64)
+        tokens = np.arange(n)
+
+        def block(part: slice) -> None:
+            rank_candidates(
+                self._centred.rows,
+                self._centred.kept,
+                tokens[part],
+                candidates[part],
+                distances[part],
+                indices[part],
+            )
+
+        self._share(block, self._blocks(self._block_rows))
+        return distances, indices
+
+    def certified(
+        self, furthest: npt.NDArray[np.float32], radii: npt.NDArray[np.float64]
+    ) -> npt.NDArray[np.bool_]:
+        """Tell which tokens cannot have a neighbour outside their candidates.
+
+        Args:
+            furthest: Largest squared distance among the candidates, by products (token).
+            radii: Exact distance of the last neighbour (token).
+        """
+        squared, slack = self._bound(slice(None), radii)
+        certain: npt.NDArray[np.bool_] = furthest - slack > squared
+        return certain
+
+    def refine(
+        self,
+        tokens: npt.NDArray[np.int64],
+        distances: npt.NDArray[np.float64],
+        indices: npt.NDArray[np.int64],
+    ) -> None:
+        """Search again for some tokens, among every row that the bound does not exclude.
+
+        Args:
+            tokens: The tokens in doubt.
+            distances: Distances so far (token, neighbor), made exact in place.
+            indices: Tokens they belong to (token, neighbor), made exact in place.
+        """
+        size = max(1, _REFINE_PRODUCTS // len(self._centred))
+        blocks = self._blocks(self._block_rows)
+
+        def search(part: npt.NDArray[np.int64]) -> None:
+            squared, slack = self._bound(part, distances[part, -1])
+            limits = (squared + slack).astype(np.float32) * np.float32(1 + 1e-6)
+            rows = self._centred.block(part)
+            near = np.empty((len(part), len(self._centred)), np.bool_)
+            for block in blocks:
+                found = rows @ self._centred.block(block).T
+                found *= -2
+                found += self._norms[block]
+                found += self._norms[part, None]
+                near[:, block] = found <= limits[:, None]
+            near &= self._groups[part, None] != self._groups[None, :]
+            for token, chosen in zip(part, near, strict=True):
+                rank_candidates(
+                    self._centred.rows,
+                    self._centred.kept,
+                    np.array([token]),
+                    np.flatnonzero(chosen).astype(np.int32)[None],
+                    distances[token : token + 1],
+                    indices[token : token + 1],
+                )
+
+        self._share(search, [tokens[i : i + size] for i in range(0, len(tokens), size)])
+
+    def _bound(
+        self, tokens: slice | npt.NDArray[np.int64], radii: npt.NDArray[np.float64]
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        width = self._centred.rows.shape[1]
+        relative = 1.01 * (width / 2 + 16) * 2.0**-24
+        scaled = radii * self._centred.scale
+        reach = 2 * np.sqrt(self._centred.norms[tokens]) + scaled
+        return scaled**2 * (1 + 1e-9), relative * reach**2 + width * _UNDERFLOW
+
+    def _blocks(self, rows: int) -> list[slice]:
+        n = len(self._centred)
+        return [slice(start, min(n, start + rows)) for start in range(0, n, rows)]
+
+    def _share(self, work: Callable[[Task], None], tasks: Iterable[Task]) -> None:
+        for _ in self._pool.map(work, tasks):
+            pass
+
+
+def _strips(blocks: int) -> list[tuple[int, list[int]]]:
+    """Cut the pairs of blocks, each once, into strips that share their first block.
+
+    Pairs go round the circle, block a with a, a + 1, ..., a + blocks / 2, so that all blocks have
+    as many; strips that follow one another write to different blocks.
+    """
+    furthest = blocks // 2
+    strips = []
+    for start in range(0, furthest + 1, _STRIP_BLOCKS):
+        for first in range(blocks):
+            partners = [
+                (first + offset) % blocks
+                for offset in range(start, min(start + _STRIP_BLOCKS, furthest + 1))
+                if not (2 * offset == blocks and first >= furthest)
+            ]
+            if partners:
+                strips.append((first, partners))
+    return strips
