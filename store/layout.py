@@ -88,7 +88,7 @@ def checksum(values: npt.NDArray[np.float32]) -> int:
         values: The chunk's values without the ``step`` axis, any shape.
     """
     contiguous = np.ascontiguousarray(values, dtype="<f4")
-    return int(google_crc32c.value(contiguous.reshape(-1).view(np.uint8).data))
+    return int(google_crc32c.value(contiguous.reshape(-1).view(np.uint8)))
 
 
 def fill_value(variable: Variable) -> float | bool | str:

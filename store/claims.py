@@ -1,0 +1,69 @@
+"""Who is alive: a writer holds the claim to its slot for as long as its process lives."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import filelock
+
+from .location import Location
+from .repository import LOCK_DIRECTORY
+
+_memory: dict[tuple[str, str, int], threading.Lock] = {}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The right to write to one slot of one model's group."""
+
+    release: Callable[[], None]
+
+
+def claim_slot(location: Location, path: str, slot: int) -> Claim | None:
+    """Claim a slot, unless a living writer has it.
+
+    On a disk this is a file lock, which the system frees the moment its process dies, however it
+    dies. In an object store nobody can tell, and every claim succeeds: there the age of the
+    reservation decides (:func:`is_fresh`).
+
+    Args:
+        location: Where the store is.
+        path: Path of the model's group.
+        slot: Index on the step axis.
+    """
+    if location.memory_lock is not None:
+        held = _memory.setdefault((location.uri, path, slot), threading.Lock())
+        return Claim(held.release) if held.acquire(blocking=False) else None
+    if location.directory is None:
+        return Claim(_nothing)
+    file = location.directory / LOCK_DIRECTORY / "slots" / path / f"{slot}.lock"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    # A writer thread may release what the thread that reserved has acquired.
+    lock = filelock.FileLock(file, thread_local=False)
+    try:
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        return None
+    return Claim(lock.release)
+
+
+def is_fresh(location: Location, reserved_at: str, takeover_after: timedelta) -> bool:
+    """Return whether a reservation must be presumed alive because of its age alone.
+
+    Only object stores go by age; a store on a disk goes by the claim.
+
+    Args:
+        location: Where the store is.
+        reserved_at: When the reservation was made or renewed, ISO 8601 in UTC.
+        takeover_after: Age from which its writer counts as dead.
+    """
+    if location.directory is not None or location.memory_lock is not None or not reserved_at:
+        return False
+    return datetime.now(UTC) - datetime.fromisoformat(reserved_at) < takeover_after
+
+
+def _nothing() -> None:
+    """Release what was never held."""

@@ -1,0 +1,219 @@
+"""Reserving a step: the small transaction that gives one writer one slot of the step axis."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import numpy as np
+import zarr
+
+from .arrays import grow, member, step_capacity
+from .claims import Claim, claim_slot, is_fresh
+from .errors import IdentityConflictError, StepReservedError, StoreError, UnknownNameError
+from .identity import JSON, identity_difference
+from .repository import Repository
+from .schema import SITES, STEP
+
+FREE: Final = -1
+"""Value of ``step`` in a slot that nobody has reserved."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a writer wants to store.
+
+    Attributes:
+        path: Path of the model's group, ``CORPUS/MODEL`` or ``CORPUS/MODEL/STACK``.
+        step: Training step.
+        identity: Everything that changes the values, except the list of sites.
+        sites: Sites to store, None for every site of the group.
+        supersede: Whether something else stored under the same step is replaced.
+        takeover_after: Age from which a reservation in an object store counts as abandoned.
+    """
+
+    path: str
+    step: int
+    identity: Mapping[str, JSON]
+    sites: Sequence[str] | None
+    supersede: bool
+    takeover_after: timedelta
+
+
+@dataclass(frozen=True)
+class AlreadyStored:
+    """The answer to a reservation of what is there already, with the same identity.
+
+    Attributes:
+        path: Path of the model's group.
+        step: Training step.
+        sites: Sites stored for it.
+    """
+
+    path: str
+    step: int
+    sites: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """One slot, given to one writer.
+
+    Attributes:
+        path: Path of the model's group.
+        step: Training step.
+        slot: Index on the step axis.
+        writer: Host, process and random id; whoever finds another one here has lost the slot.
+        sites: Sites to be written.
+        kept_sites: Sites stored before with the same identity, which stay as they are.
+        dropped_sites: Sites stored before with another identity, which go.
+        claim: What keeps other writers away while this one lives.
+    """
+
+    path: str
+    step: int
+    slot: int
+    writer: str
+    sites: tuple[str, ...]
+    kept_sites: tuple[str, ...]
+    dropped_sites: tuple[str, ...]
+    claim: Claim
+
+
+def reserve(repository: Repository, request: Request) -> Reservation | AlreadyStored:
+    """Reserve a slot for a step, or find that there is nothing left to store.
+
+    Raises:
+        UnknownNameError: If there is no such model group or site.
+        IdentityConflictError: If the step is stored with another identity.
+        StepReservedError: If a living writer is storing the same step.
+    """
+    attempts: list[Reservation] = []
+
+    def change(root: zarr.Group) -> Reservation | AlreadyStored:
+        while attempts:
+            attempts.pop().claim.release()
+        outcome = _reserve(repository, model_group(root, request.path, repository.uri), request)
+        if isinstance(outcome, Reservation):
+            attempts.append(outcome)
+        return outcome
+
+    try:
+        return repository.update(f"reserve {request.path} step {request.step}", change)
+    except BaseException:
+        for attempt in attempts:
+            attempt.claim.release()
+        raise
+
+
+def model_group(root: zarr.Group, path: str, uri: str) -> zarr.Group:
+    """Return the group of a model, or of one of its stacks.
+
+    Raises:
+        UnknownNameError: If the corpus, the model or the stack is not there.
+    """
+    group, where = root, uri
+    for kind, name in zip(("corpus", "model", "stack"), path.split("/"), strict=False):
+        child = group.get(name)
+        if not isinstance(child, zarr.Group):
+            raise UnknownNameError(kind, name, group.group_keys(), where)
+        group, where = child, f"{kind} {name!r}"
+    if STEP not in group:
+        raise UnknownNameError("model or stack", path, group.group_keys(), where)
+    return group
+
+
+def text_at(group: zarr.Group, name: str, slot: int) -> str:
+    """Return the value of a per-step coordinate of strings."""
+    return str(np.asarray(member(group, name)[slot]).item())
+
+
+def now() -> str:
+    """Return the time as the store writes it: ISO 8601, UTC, whole seconds."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _reserve(
+    repository: Repository, group: zarr.Group, request: Request
+) -> Reservation | AlreadyStored:
+    wanted = _wanted_sites(group, request)
+    slot = _slot_of(group, request.step)
+    kept: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    if slot is not None and bool(np.asarray(member(group, "complete")[slot]).item()):
+        stored = tuple(text_at(group, "sites", slot).split())
+        differences = identity_difference(
+            json.loads(text_at(group, "identity", slot)), request.identity
+        )
+        if not differences and set(wanted) <= set(stored):
+            return AlreadyStored(request.path, request.step, stored)
+        if differences and not request.supersede:
+            raise IdentityConflictError(
+                f"step {request.step} of {request.path}",
+                differences,
+                "Store it under another model name, or supersede what is stored",
+            )
+        if differences:
+            dropped = tuple(name for name in stored if name not in wanted)
+        else:
+            kept, wanted = stored, tuple(name for name in wanted if name not in stored)
+    slot, claim = _claim(repository, group, request, slot)
+    writer = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(8)}"
+    member(group, STEP)[slot] = request.step
+    member(group, "writer")[slot] = writer
+    member(group, "reserved_at")[slot] = now()
+    return Reservation(request.path, request.step, slot, writer, wanted, kept, dropped, claim)
+
+
+def _wanted_sites(group: zarr.Group, request: Request) -> tuple[str, ...]:
+    known = tuple(name for name in SITES if name in group)
+    for name in request.sites or ():
+        if name not in known:
+            raise UnknownNameError("site", name, known, request.path)
+    return known if request.sites is None else tuple(request.sites)
+
+
+def _slot_of(group: zarr.Group, step: int) -> int | None:
+    if step < 0:
+        raise StoreError(f"a training step is 0 or more, got {step}")
+    (slots,) = np.nonzero(np.asarray(member(group, STEP)[:]) == step)
+    return int(slots[0]) if len(slots) else None
+
+
+def _claim(
+    repository: Repository, group: zarr.Group, request: Request, slot: int | None
+) -> tuple[int, Claim]:
+    """Claim the slot of the step, or else any free one, growing the axis when there is none."""
+    if slot is not None:
+        reserved_at = text_at(group, "reserved_at", slot)
+        claim = claim_slot(repository.location, request.path, slot)
+        complete = bool(np.asarray(member(group, "complete")[slot]).item())
+        fresh = is_fresh(repository.location, reserved_at, request.takeover_after)
+        if claim is not None and (complete or not fresh):
+            return slot, claim
+        if claim is not None:
+            claim.release()
+        raise StepReservedError(
+            f"step {request.step} of {request.path} is being stored by"
+            f" {text_at(group, 'writer', slot)} since {reserved_at}."
+            " Wait for it, or end that process"
+        )
+    (free,) = np.nonzero(np.asarray(member(group, STEP)[:]) == FREE)
+    for candidate in map(int, free):
+        claim = claim_slot(repository.location, request.path, candidate)
+        if claim is not None:
+            return candidate, claim
+    candidate = step_capacity(group)
+    size = group.attrs["step_capacity"]
+    assert isinstance(size, int)
+    grow(group, size)
+    claim = claim_slot(repository.location, request.path, candidate)
+    if claim is None:
+        raise StepReservedError(f"every slot of {request.path} is claimed; try again")
+    return candidate, claim

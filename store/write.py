@@ -1,0 +1,333 @@
+"""Writing one step of one model: aligned blocks of rows, then everything at once, or nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from types import TracebackType
+from typing import Final, Self
+
+import icechunk
+import numpy as np
+import numpy.typing as npt
+import zarr
+
+from .arrays import member
+from .encode import SiteWriter, erase
+from .errors import (
+    ConflictError,
+    ReservationLostError,
+    StepReservedError,
+    StoreError,
+    UnknownNameError,
+)
+from .identity import JSON, canonical
+from .repository import Repository, translated
+from .schema import (
+    CHECKSUM_SUFFIX,
+    SITES,
+    STEP,
+    STEP_COORDINATES,
+)
+from .slots import FREE, AlreadyStored, Request, Reservation, model_group, now, reserve, text_at
+
+PROVENANCE: Final = (
+    "revision",
+    "weights_sha256",
+    "weight_files",
+    "tokens_sha256",
+    "source_dtype",
+    "loss",
+    "versions",
+)
+"""Per-step coordinates that come from whoever ran the model."""
+
+TAKEOVER_AFTER: Final = timedelta(minutes=30)
+"""Age from which a reservation in an object store counts as abandoned."""
+
+COMMIT_TRIES: Final = 20
+
+
+def reserve_step(
+    repository: Repository,
+    path: str,
+    step: int,
+    *,
+    identity: Mapping[str, JSON],
+    sites: Sequence[str] | None = None,
+    supersede: bool = False,
+    allow_nonfinite: bool = False,
+    wait: timedelta = timedelta(0),
+    takeover_after: timedelta = TAKEOVER_AFTER,
+) -> StepWriter | AlreadyStored:
+    """Reserve a step and return its writer, or say that it is stored already.
+
+    A slot whose writer died is taken over. Where a step is stored with the same identity but
+    without some of the sites, the writer is for those sites alone.
+
+    Args:
+        repository: The store.
+        path: Path of the model's group, ``CORPUS/MODEL`` or ``CORPUS/MODEL/STACK``.
+        step: Training step of the checkpoint.
+        identity: Everything that changes the values, except the list of sites.
+        sites: Sites to store, every site of the group by default.
+        supersede: Replace what is stored under the step with another identity; it stays in the
+            history.
+        allow_nonfinite: Store NaN and infinity, and count them.
+        wait: How long to wait for a living writer of the same step.
+        takeover_after: Age from which a reservation in an object store counts as abandoned.
+
+    Raises:
+        UnknownNameError: If there is no such model group or site.
+        IdentityConflictError: If the step is stored with another identity.
+        StepReservedError: If a living writer is storing the same step, and still was after
+            waiting.
+        StoreFullError: If the disk is full.
+    """
+    request = Request(path, step, identity, sites, supersede, takeover_after)
+    deadline = time.monotonic() + wait.total_seconds()
+    while True:
+        try:
+            outcome = reserve(repository, request)
+        except StepReservedError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.2)
+            continue
+        if isinstance(outcome, AlreadyStored):
+            return outcome
+        return StepWriter(repository, outcome, request, allow_nonfinite=allow_nonfinite)
+
+
+class StepWriter:
+    """Takes the activations of one step, block by block, and publishes them in one commit.
+
+    Used as a context manager it gives the slot back when the block is left without a commit.
+
+    Attributes:
+        path: Path of the model's group.
+        step: Training step.
+        sites: Sites to be written.
+        chunk_rows: Tokens in a chunk; blocks start at multiples of it.
+        n_tokens: Length of the token axis.
+    """
+
+    def __init__(
+        self,
+        repository: Repository,
+        reservation: Reservation,
+        request: Request,
+        *,
+        allow_nonfinite: bool,
+    ) -> None:
+        self.path, self.step, self.sites = reservation.path, reservation.step, reservation.sites
+        self._repository = repository
+        self._reservation = reservation
+        self._request = request
+        self._allow_nonfinite = allow_nonfinite
+        self._renewed = time.monotonic()
+        self._open = True
+        try:
+            self._session, self._group = self._begin()
+            self._writers = {
+                name: SiteWriter(self._group, name, reservation.slot, self.step)
+                for name in self.sites
+            }
+            rows = self._group.attrs["chunk_rows"]
+            assert isinstance(rows, int)
+            self.chunk_rows = rows
+            self.n_tokens = member(self._group, "token_id").shape[0]
+        except BaseException:
+            self.abandon()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.abandon()
+
+    def write_block(self, site: str, token_start: int, values: npt.NDArray[np.float32]) -> None:
+        """Store the rows of whole chunks of one site, for every layer or block at once.
+
+        Args:
+            site: One of :attr:`sites`.
+            token_start: First token of the rows, a multiple of :attr:`chunk_rows`.
+            values: The site's dimensions without ``step``, ``token`` narrowed to the rows: a
+                multiple of :attr:`chunk_rows`, or up to the last token.
+
+        Raises:
+            InvalidBlockError: If the block does not fit, is misaligned, or was written before.
+            NonFiniteError: If it holds NaN or infinity and they are not allowed.
+            ReservationLostError: If another writer took the step over.
+            StoreFullError: If the disk is full.
+        """
+        self._require_open()
+        if site not in self._writers:
+            raise UnknownNameError("site to be written", site, self.sites, f"this writer ({self})")
+        self._renew()
+        with translated(self._repository.location):
+            self._writers[site].write(token_start, values, allow_nonfinite=self._allow_nonfinite)
+
+    def commit(self, *, provenance: Mapping[str, JSON]) -> str:
+        """Publish everything written, all of it or nothing.
+
+        Args:
+            provenance: Values of the coordinates in :data:`PROVENANCE`.
+
+        Returns:
+            The id of the snapshot that holds the step.
+
+        Raises:
+            IncompleteError: If a chunk of a site was not written.
+            ReservationLostError: If another writer took the step over.
+            StoreFullError: If the disk is full; the store is as it was.
+        """
+        self._require_open()
+        for writer in self._writers.values():
+            writer.require_complete()
+        coordinates = self._coordinates(provenance)
+        message = f"store {self.path} step {self.step}"
+        for _ in range(COMMIT_TRIES):
+            with translated(self._repository.location):
+                self._write_coordinates(coordinates)
+            try:
+                snapshot = self._repository.commit(self._session, message, rebase=True)
+            except ConflictError as error:
+                if not error.restructured:
+                    snapshot = self._acknowledged(error)
+                else:
+                    self._start_over()
+                    continue
+            self._close()
+            return snapshot
+        raise ConflictError(f"{message}: its arrays were resized again and again")
+
+    def abandon(self) -> None:
+        """Give the slot back; what was written is gone. Nothing happens after a commit."""
+        if not self._open:
+            return
+        try:
+            # A slot that stays reserved is taken over all the same, only later.
+            with contextlib.suppress(StoreError, icechunk.IcechunkError, OSError):
+                self._repository.update(f"give up {self.path} step {self.step}", self._free)
+        finally:
+            self._close()
+
+    def _begin(self) -> tuple[icechunk.Session, zarr.Group]:
+        session, root = self._repository.write()
+        group = model_group(root, self.path, self._repository.uri)
+        self._require_reserved(group)
+        return session, group
+
+    def _start_over(self) -> None:
+        """Carry what was written into a new transaction, after the arrays were resized.
+
+        Icechunk cannot move chunks over a change of their array's metadata, and merging a fork
+        over one loses data (1.1.21), so the encoded chunks are stored again.
+        """
+        session, group = self._begin()
+        with translated(self._repository.location):
+            for writer in self._writers.values():
+                writer.move_to(group)
+        self._session, self._group = session, group
+
+    def _coordinates(self, provenance: Mapping[str, JSON]) -> dict[str, JSON]:
+        unknown = sorted(set(provenance) - set(PROVENANCE))
+        if unknown:
+            raise UnknownNameError("provenance", unknown[0], PROVENANCE, "a step")
+        held = self._reservation
+        nonfinite = sum(writer.nonfinite for writer in self._writers.values())
+        coordinates: dict[str, JSON] = {
+            "writer": held.writer,
+            "sites": " ".join(name for name in SITES if name in held.kept_sites + held.sites),
+            "nonfinite": nonfinite,
+        }
+        if held.kept_sites:
+            before = np.asarray(member(self._group, "nonfinite")[held.slot]).item()
+            return coordinates | {"nonfinite": nonfinite + int(before)}
+        return {
+            **dict.fromkeys(PROVENANCE, ""),
+            "loss": math.nan,
+            **provenance,
+            **coordinates,
+            "complete": True,
+            "identity": dict(self._request.identity),
+            "ingested_at": now(),
+        }
+
+    def _write_coordinates(self, coordinates: Mapping[str, JSON]) -> None:
+        slot = self._reservation.slot
+        for name, value in coordinates.items():
+            text = STEP_COORDINATES[name].dtype == "str" and not isinstance(value, str)
+            member(self._group, name)[slot] = np.asarray(canonical(value) if text else value)
+        for name, writer in self._writers.items():
+            member(self._group, name + CHECKSUM_SUFFIX)[slot] = writer.checksums
+        for name in self._reservation.dropped_sites:
+            erase(self._group, name, slot)
+
+    def _acknowledged(self, error: ConflictError) -> str:
+        """Return the newest snapshot if it holds this very commit: its answer may have got lost."""
+        snapshot = self._repository.snapshot_id()
+        root = self._repository.read(snapshot)
+        group = model_group(root, self.path, self._repository.uri)
+        slot = self._reservation.slot
+        ours = text_at(group, "writer", slot) == self._reservation.writer
+        if ours and set(self.sites) <= set(text_at(group, "sites", slot).split()):
+            return snapshot
+        self._close()
+        raise ReservationLostError(
+            f"step {self.step} of {self.path} was taken over by"
+            f" {text_at(group, 'writer', slot)} while this writer was at it;"
+            " nothing of this writer was stored"
+        ) from error
+
+    def _renew(self) -> None:
+        """Tell the others from time to time that this writer lives, where they go by age."""
+        location = self._repository.location
+        elapsed = time.monotonic() - self._renewed
+        on_disk = location.directory is not None or location.memory_lock is not None
+        if on_disk or elapsed < self._request.takeover_after.total_seconds() / 4:
+            return
+
+        def change(root: zarr.Group) -> None:
+            group = model_group(root, self.path, self._repository.uri)
+            self._require_reserved(group)
+            member(group, "reserved_at")[self._reservation.slot] = now()
+
+        self._repository.update(f"still storing {self.path} step {self.step}", change)
+        self._renewed = time.monotonic()
+
+    def _require_reserved(self, group: zarr.Group) -> None:
+        found = text_at(group, "writer", self._reservation.slot)
+        if found != self._reservation.writer:
+            raise ReservationLostError(
+                f"step {self.step} of {self.path} was taken over by {found or 'nobody'}"
+            )
+
+    def _require_open(self) -> None:
+        if not self._open:
+            raise StoreError(f"{self} was committed or abandoned before; reserve the step again")
+
+    def _free(self, root: zarr.Group) -> None:
+        group = model_group(root, self.path, self._repository.uri)
+        slot = self._reservation.slot
+        ours = text_at(group, "writer", slot) == self._reservation.writer
+        if ours and not np.asarray(member(group, "complete")[slot]).item():
+            member(group, STEP)[slot] = FREE
+            member(group, "writer")[slot] = ""
+
+    def _close(self) -> None:
+        self._open = False
+        self._reservation.claim.release()
+
+    def __repr__(self) -> str:
+        return f"StepWriter({self.path!r}, step={self.step})"
