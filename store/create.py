@@ -12,7 +12,7 @@ import zarr
 
 from .arrays import create_site, create_step_coordinates, create_table, member
 from .errors import IdentityConflictError, StoreError, UnknownNameError
-from .identity import JSON, identity_difference
+from .identity import JSON, column_difference, identity_difference
 from .layout import chunk_rows
 from .repository import Repository
 from .schema import (
@@ -237,7 +237,7 @@ def _model_difference(
     lines = identity_difference(stored, {k: v for k, v in facts.items() if k != "step_capacity"})
     for name in TOKEN_COORDINATES:
         lines.extend(
-            _token_difference(name, np.asarray(member(group, name)[:]), np.asarray(tokens[name]))
+            column_difference(name, np.asarray(member(group, name)[:]), np.asarray(tokens[name]))
         )
     for spec in arrays:
         array = group.get(spec.variable.name)
@@ -248,21 +248,6 @@ def _model_difference(
                 f"{spec.variable.name} {line}" for line in identity_difference(shape, spec.sizes)
             )
     return lines
-
-
-def _token_difference(
-    name: str, stored: npt.NDArray[np.generic], wanted: npt.NDArray[np.generic]
-) -> list[str]:
-    if len(stored) != len(wanted):
-        return [f"{name}: stored {len(stored)} tokens, wanted {len(wanted)}"]
-    (where,) = np.nonzero(stored != wanted)
-    if not len(where):
-        return []
-    first = int(where[0])
-    return [
-        f"{name}: {len(where)} of {len(stored)} tokens differ, first token {first}:"
-        f" stored {stored[first]}, wanted {wanted[first]}"
-    ]
 
 
 def _refuse_other(what: str, differences: Sequence[str], remedy: str) -> None:

@@ -40,6 +40,7 @@ class SiteWriter:
         checksums: CRC-32C of every chunk written, with the dimensions of the checksum array
             without ``step``.
         nonfinite: Number of NaN and infinite values written.
+        stored_bytes: Encoded bytes written.
     """
 
     def __init__(self, group: zarr.Group, site: str, slot: int, step: int) -> None:
@@ -49,6 +50,7 @@ class SiteWriter:
         self.dims = variable.dims[1:]
         self.shape = array.shape[1:]
         self.nonfinite = 0
+        self.stored_bytes = 0
         self._slot, self._where = slot, f"step {step} of {group.path}"
         self._token_axis = self.dims.index(TOKEN)
         self._depth = self.shape[0] if self.dims[0] in (LAYER, BLOCK) else None
@@ -152,6 +154,7 @@ class SiteWriter:
                 async with encoding:
                     encoded, digest = await asyncio.to_thread(self._encode, part)
                 self.checksums[(chunk,) if depth is None else (depth, chunk)] = digest
+                self.stored_bytes += len(encoded)
                 await store.set(self._key(depth, chunk), buffer.from_bytes(encoded))
 
         async with asyncio.TaskGroup() as tasks:

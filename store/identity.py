@@ -6,6 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 
 
@@ -22,6 +25,28 @@ def identity_difference(stored: Mapping[str, JSON], wanted: Mapping[str, JSON]) 
     for name in sorted({*stored, *wanted}):
         lines.extend(_difference(name, stored.get(name), wanted.get(name)))
     return lines
+
+
+def column_difference(
+    name: str, stored: npt.NDArray[np.generic], wanted: npt.NDArray[np.generic]
+) -> list[str]:
+    """Return one line that says how two columns of the token table differ, none when equal.
+
+    Args:
+        name: Name of the column.
+        stored: What the store holds (token,).
+        wanted: What was asked for (token,).
+    """
+    if len(stored) != len(wanted):
+        return [f"{name}: stored {len(stored)} tokens, wanted {len(wanted)}"]
+    (where,) = np.nonzero(stored != wanted)
+    if not len(where):
+        return []
+    first = int(where[0])
+    return [
+        f"{name}: {len(where)} of {len(stored)} tokens differ, first token {first}:"
+        f" stored {stored[first]}, wanted {wanted[first]}"
+    ]
 
 
 def canonical(value: JSON) -> str:

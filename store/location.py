@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 import icechunk
 
-from .errors import StoreError, StoreNotFoundError
+from .errors import StoreError, StoreExistsError, StoreNotFoundError
 
 _memory: dict[str, tuple[icechunk.Storage, RLock]] = {}
 
@@ -125,4 +125,22 @@ def check_directory(location: Location) -> None:
         raise StoreNotFoundError(
             f"no store at {directory}: the directory is not an activation store (it holds no"
             " Icechunk repository). Give the directory of a store, or a new path"
+        )
+
+
+def check_vacant(location: Location) -> None:
+    """Refuse a local place where there is something already.
+
+    Raises:
+        StoreExistsError: If it is a file, or a directory that is not empty.
+    """
+    directory = location.directory
+    if directory is None or not directory.exists():
+        return
+    if not directory.is_dir():
+        raise StoreExistsError(f"cannot create a store at {directory}: it is a file")
+    if any(directory.iterdir()):
+        raise StoreExistsError(
+            f"cannot create a store at {directory}: the directory is not empty."
+            " Open it if it is a store, or give a new path"
         )

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import random
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,25 +14,23 @@ import filelock
 import icechunk
 import zarr
 
+from .configuration import icechunk_config
 from .durable import sync_directory, sync_filesystem
 from .errors import (
     ConflictError,
     FormatVersionError,
     StoreError,
     StoreExistsError,
-    StoreFullError,
     StoreNotFoundError,
 )
-from .location import Location, check_directory, locate
-from .schema import FORMAT_ATTRIBUTE, FORMAT_VERSION, SITES, STEP
+from .location import Location, check_directory, check_vacant, locate
+from .schema import FORMAT_ATTRIBUTE, FORMAT_VERSION
+from .translation import first_line, translated
 
 BRANCH = "main"
 LOCK_DIRECTORY = ".actlas"
 """Directory inside a local store that holds lock files; it may be deleted when nobody writes."""
 
-STEPS_PER_MANIFEST = 4
-COORDINATE_STEPS_PER_MANIFEST = 64
-INLINE_BYTES = 2048
 UPDATE_TRIES = 100
 
 Result = TypeVar("Result")
@@ -78,18 +74,10 @@ class Repository:
             StoreFullError: If the disk is full.
         """
         location = locate(uri)
-        directory = location.directory
-        if directory is not None and directory.exists():
-            if not directory.is_dir():
-                raise StoreExistsError(f"cannot create a store at {directory}: it is a file")
-            if any(directory.iterdir()):
-                raise StoreExistsError(
-                    f"cannot create a store at {directory}: the directory is not empty."
-                    " Open it if it is a store, or give a new path"
-                )
+        check_vacant(location)
         with translated(location):
             try:
-                opened = icechunk.Repository.create(location.storage(), config=_config())
+                opened = icechunk.Repository.create(location.storage(), config=icechunk_config())
             except icechunk.IcechunkError as error:
                 if "clean prefix" in str(error):
                     raise StoreExistsError(
@@ -151,7 +139,7 @@ class Repository:
                     f"the store at {location.uri} uses a newer Icechunk format than icechunk"
                     f" {icechunk.__version__} reads. Upgrade Python and icechunk"
                 ) from error
-            raise StoreError(f"cannot open {location.uri}: {_first_line(error)}") from error
+            raise StoreError(f"cannot open {location.uri}: {first_line(error)}") from error
         return cls(location, opened, read_only=read_only)
 
     def _initialise(self) -> None:
@@ -194,7 +182,7 @@ class Repository:
             )
         except (icechunk.IcechunkError, ValueError) as error:
             raise StoreError(
-                f"no snapshot {snapshot!r} in {self.uri}: {_first_line(error)}"
+                f"no snapshot {snapshot!r} in {self.uri}: {first_line(error)}"
             ) from error
         return zarr.open_group(session.store, mode="r")
 
@@ -304,67 +292,3 @@ class Repository:
 
 def _reopen(uri: str, read_only: bool) -> Repository:
     return Repository.open(uri, read_only=read_only)
-
-
-def _config() -> icechunk.RepositoryConfig:
-    """Return the configuration persisted with a store.
-
-    A manifest lists the chunks of an array and is rewritten whole by every commit that touches
-    it; split by steps, a commit costs the same however many steps there are. Small values live in
-    the manifests themselves, so that reading all steps' coordinates needs no request a step.
-    """
-    condition, dimension = icechunk.ManifestSplitCondition, icechunk.ManifestSplitDimCondition
-    activations = condition.name_matches(f"^({'|'.join(SITES)})$")
-    splitting = icechunk.ManifestSplittingConfig.from_dict(
-        {
-            activations: {dimension.DimensionName(STEP): STEPS_PER_MANIFEST},
-            condition.AnyArray(): {dimension.DimensionName(STEP): COORDINATE_STEPS_PER_MANIFEST},
-        }
-    )
-    config = icechunk.RepositoryConfig.default()
-    config.inline_chunk_threshold_bytes = INLINE_BYTES
-    config.manifest = icechunk.ManifestConfig(splitting=splitting)
-    return config
-
-
-@contextlib.contextmanager
-def translated(location: Location) -> Iterator[None]:
-    """Turn Icechunk's and the system's errors while writing into the store's own."""
-    try:
-        yield
-    except icechunk.RebaseFailedError as error:
-        raise _conflict(error) from error
-    except icechunk.ConflictError as error:
-        raise ConflictError(f"another commit to {location.uri} came first") from error
-    except (icechunk.IcechunkError, OSError) as error:
-        if not _is_full(error):
-            raise
-        raise StoreFullError(_full_message(location)) from error
-
-
-def _conflict(error: icechunk.RebaseFailedError) -> ConflictError:
-    conflicts = error.conflicts
-    grown = icechunk.ConflictType.ChunksUpdatedInUpdatedArray
-    return ConflictError(
-        "another commit changed the same part of the store first: "
-        + ", ".join(sorted({f"{item.path} ({item.conflict_type})" for item in conflicts})),
-        (item.path for item in conflicts),
-        restructured=all(item.conflict_type == grown for item in conflicts),
-    )
-
-
-def _is_full(error: BaseException) -> bool:
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return True
-    return any(f"os error {number}" in str(error) for number in (errno.ENOSPC, errno.EDQUOT))
-
-
-def _full_message(location: Location) -> str:
-    free = ""
-    if location.directory is not None and location.directory.exists():
-        free = f" ({shutil.disk_usage(location.directory).free:,} bytes free)"
-    return f"no room left for the store at {location.uri}{free}; the store is as it was"
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().removeprefix("x ").splitlines()[0] if str(error) else repr(error)

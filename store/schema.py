@@ -28,6 +28,7 @@ HEAD_DIM: Final = "head_dim"
 KEY_POSITION: Final = "key_position"
 TOKEN_CHUNK: Final = "token_chunk"
 TEXT: Final = "text"
+SOURCE: Final = "source"
 POPULATION: Final = "population"
 COMPONENT: Final = "component"
 
@@ -187,6 +188,7 @@ STEP_COORDINATES: Final[dict[str, Variable]] = _named(
     Variable("source_dtype", (STEP,), "str", "dtype the model computed in"),
     Variable("loss", (STEP,), "float64", "loss of the model over the corpus, NaN if unknown"),
     Variable("nonfinite", (STEP,), "int64", "number of stored values that are NaN or infinite"),
+    Variable("stored_bytes", (STEP,), "int64", "encoded bytes of the step's activations", "B"),
     Variable("identity", (STEP,), "str", "JSON object: everything that changes the values"),
     Variable("versions", (STEP,), "str", "JSON object: versions of the libraries involved"),
     Variable("ingested_at", (STEP,), "str", "time of the commit, ISO 8601 in UTC"),
@@ -205,6 +207,20 @@ CORPUS_VARIABLES: Final[dict[str, Variable]] = _named(
     Variable("text_sha256", (TEXT,), "str", "SHA-256 of the text's UTF-8 bytes"),
     Variable("source", (TEXT,), "str", "file or item the text came from"),
     Variable("source_start", (TEXT,), "int64", "first character of the text in its source"),
+)
+
+# Metric results -------------------------------------------------------------------------
+SOURCE_SUFFIX: Final = "_source"
+"""``two_nn_source`` (step, layer, population) holds a row of the table below, -1 for none."""
+
+SOURCE_COLUMNS: Final[dict[str, Variable]] = _named(
+    Variable("source_snapshot", (SOURCE,), "str", "snapshot that was read"),
+    Variable("source_step", (SOURCE,), "int64", "step that was read"),
+    Variable("source_weights_sha256", (SOURCE,), "str", "weights_sha256 of that step"),
+    Variable("source_identity_sha256", (SOURCE,), "str", "SHA-256 of all that defines that step"),
+    Variable("source_version", (SOURCE,), "int64", "version of the metric's definition"),
+    Variable("source_settings", (SOURCE,), "str", "JSON object: seed, sample size and so on"),
+    Variable("source_computed_at", (SOURCE,), "str", "time of the commit, ISO 8601 in UTC"),
 )
 
 

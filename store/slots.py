@@ -12,14 +12,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import zarr
 
 from .arrays import grow, member, step_capacity
 from .claims import Claim, claim_slot, is_fresh
+from .columns import Column, read_columns
 from .errors import IdentityConflictError, StepReservedError, StoreError, UnknownNameError
 from .identity import JSON, identity_difference
 from .repository import Repository
-from .schema import SITES, STEP
+from .schema import SITES, STEP, STEP_COORDINATES
 
 FREE: Final = -1
 """Value of ``step`` in a slot that nobody has reserved."""
@@ -182,8 +184,13 @@ def _wanted_sites(group: zarr.Group, request: Request) -> tuple[str, ...]:
 def _slot_of(group: zarr.Group, step: int) -> int | None:
     if step < 0:
         raise StoreError(f"a training step is 0 or more, got {step}")
-    (slots,) = np.nonzero(np.asarray(member(group, STEP)[:]) == step)
+    (slots,) = np.nonzero(_steps(group) == step)
     return int(slots[0]) if len(slots) else None
+
+
+def _steps(group: zarr.Group) -> npt.NDArray[np.generic]:
+    column = Column(group.path, STEP_COORDINATES[STEP], step_capacity(group))
+    return read_columns(group.store, [column])[0]
 
 
 def _claim(
@@ -204,7 +211,7 @@ def _claim(
             f" {text_at(group, 'writer', slot)} since {reserved_at}."
             " Wait for it, or end that process"
         )
-    (free,) = np.nonzero(np.asarray(member(group, STEP)[:]) == FREE)
+    (free,) = np.nonzero(_steps(group) == FREE)
     for candidate in map(int, free):
         claim = claim_slot(repository.location, request.path, candidate)
         if claim is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -16,6 +15,7 @@ import numpy.typing as npt
 import zarr
 
 from .arrays import member
+from .completion import completed, counted, write_coordinates
 from .encode import SiteWriter, erase
 from .errors import (
     ConflictError,
@@ -24,26 +24,14 @@ from .errors import (
     StoreError,
     UnknownNameError,
 )
-from .identity import JSON, canonical
-from .repository import Repository, translated
+from .identity import JSON
+from .repository import Repository
 from .schema import (
     CHECKSUM_SUFFIX,
-    SITES,
     STEP,
-    STEP_COORDINATES,
 )
 from .slots import FREE, AlreadyStored, Request, Reservation, model_group, now, reserve, text_at
-
-PROVENANCE: Final = (
-    "revision",
-    "weights_sha256",
-    "weight_files",
-    "tokens_sha256",
-    "source_dtype",
-    "loss",
-    "versions",
-)
-"""Per-step coordinates that come from whoever ran the model."""
+from .translation import translated
 
 TAKEOVER_AFTER: Final = timedelta(minutes=30)
 """Age from which a reservation in an object store counts as abandoned."""
@@ -181,7 +169,7 @@ class StepWriter:
         """Publish everything written, all of it or nothing.
 
         Args:
-            provenance: Values of the coordinates in :data:`PROVENANCE`.
+            provenance: Values of the coordinates in :data:`store.completion.PROVENANCE`.
 
         Returns:
             The id of the snapshot that holds the step.
@@ -194,11 +182,12 @@ class StepWriter:
         self._require_open()
         for writer in self._writers.values():
             writer.require_complete()
-        coordinates = self._coordinates(provenance)
+        coordinates = completed(self._reservation, self._request.identity, provenance)
+        coordinates |= counted(self._group, self._reservation, self._writers.values())
         message = f"store {self.path} step {self.step}"
         for _ in range(COMMIT_TRIES):
             with translated(self._repository.location):
-                self._write_coordinates(coordinates)
+                self._complete(coordinates)
             try:
                 snapshot = self._repository.commit(self._session, message, rebase=True)
             except ConflictError as error:
@@ -240,35 +229,9 @@ class StepWriter:
                 writer.move_to(group)
         self._session, self._group = session, group
 
-    def _coordinates(self, provenance: Mapping[str, JSON]) -> dict[str, JSON]:
-        unknown = sorted(set(provenance) - set(PROVENANCE))
-        if unknown:
-            raise UnknownNameError("provenance", unknown[0], PROVENANCE, "a step")
-        held = self._reservation
-        nonfinite = sum(writer.nonfinite for writer in self._writers.values())
-        coordinates: dict[str, JSON] = {
-            "writer": held.writer,
-            "sites": " ".join(name for name in SITES if name in held.kept_sites + held.sites),
-            "nonfinite": nonfinite,
-        }
-        if held.kept_sites:
-            before = np.asarray(member(self._group, "nonfinite")[held.slot]).item()
-            return coordinates | {"nonfinite": nonfinite + int(before)}
-        return {
-            **dict.fromkeys(PROVENANCE, ""),
-            "loss": math.nan,
-            **provenance,
-            **coordinates,
-            "complete": True,
-            "identity": dict(self._request.identity),
-            "ingested_at": now(),
-        }
-
-    def _write_coordinates(self, coordinates: Mapping[str, JSON]) -> None:
+    def _complete(self, coordinates: Mapping[str, JSON]) -> None:
         slot = self._reservation.slot
-        for name, value in coordinates.items():
-            text = STEP_COORDINATES[name].dtype == "str" and not isinstance(value, str)
-            member(self._group, name)[slot] = np.asarray(canonical(value) if text else value)
+        write_coordinates(self._group, slot, coordinates)
         for name, writer in self._writers.items():
             member(self._group, name + CHECKSUM_SUFFIX)[slot] = writer.checksums
         for name in self._reservation.dropped_sites:

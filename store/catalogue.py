@@ -1,0 +1,211 @@
+"""What a store holds: corpora, models, steps, and which steps are the same weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import zarr
+
+from .arrays import member, step_capacity
+from .columns import Column, read_columns
+from .errors import UnknownNameError
+from .identity import JSON, identity_difference
+from .repository import Repository
+from .schema import SITES, STACKS, STEP, STEP_COORDINATES, node_name
+from .slots import FREE, model_group
+
+__all__ = ["HeldModel", "HeldStep", "catalogue", "find_step", "identity_difference"]
+
+
+@dataclass(frozen=True)
+class HeldStep:
+    """One step of one model.
+
+    Attributes:
+        step: Training step.
+        complete: Whether its activations are there; everything below is empty otherwise.
+        sites: Sites stored.
+        revision: Revision the checkpoint was read from.
+        weights_sha256: SHA-256 that stands for all weight files.
+        weight_files: SHA-256 of each weight file.
+        identity: Everything that changes the values.
+        source_dtype: Dtype the model computed in.
+        loss: Loss of the model over the corpus, NaN if unknown.
+        nonfinite: Number of stored values that are NaN or infinite.
+        stored_bytes: Encoded bytes of its activations.
+        ingested_at: Time of the commit, ISO 8601 in UTC.
+        duplicates: Other steps of the model with the same weights.
+        shared: Other steps with different weights that share at least one weight file.
+    """
+
+    step: int
+    complete: bool
+    sites: tuple[str, ...]
+    revision: str
+    weights_sha256: str
+    weight_files: Mapping[str, str]
+    identity: Mapping[str, JSON]
+    source_dtype: str
+    loss: float
+    nonfinite: int
+    stored_bytes: int
+    ingested_at: str
+    duplicates: tuple[int, ...] = ()
+    shared: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class HeldModel:
+    """One model over one corpus.
+
+    Attributes:
+        corpus: Name of the corpus.
+        model: Id of the model, as it was given.
+        path: Path of its group.
+        stack: ``"encoder"`` or ``"decoder"`` of an encoder-decoder model, None otherwise.
+        sites: Sites the group has arrays for.
+        n_tokens: Length of the token axis.
+        n_layers: Number of layers of the residual stream, the embedding output included.
+        width: Length of a row of the residual stream.
+        steps: Its steps, in ascending order, those being written included.
+        stored_bytes: Encoded bytes of the activations of all steps.
+    """
+
+    corpus: str
+    model: str
+    path: str
+    stack: str | None
+    sites: tuple[str, ...]
+    n_tokens: int
+    n_layers: int
+    width: int
+    steps: tuple[HeldStep, ...]
+    stored_bytes: int
+
+
+def catalogue(
+    repository: Repository,
+    *,
+    corpus: str | None = None,
+    model: str | None = None,
+    snapshot: str | None = None,
+) -> list[HeldModel]:
+    """List what the store holds, by corpus, model and stack.
+
+    Args:
+        repository: The store.
+        corpus: Only this corpus.
+        model: Only this model, by its id or the name of its group.
+        snapshot: As of this snapshot, the newest by default.
+
+    Raises:
+        UnknownNameError: If there is no such corpus or model.
+    """
+    root = repository.read(snapshot)
+    corpora = sorted(root.group_keys())
+    if corpus is not None and corpus not in corpora:
+        raise UnknownNameError("corpus", corpus, corpora, repository.uri)
+    found: list[HeldModel] = []
+    names: set[str] = set()
+    for name in corpora if corpus is None else [corpus]:
+        for path, group in _model_groups(root, name):
+            names.add(str(group.attrs["model"]))
+            if model is None or node_name(model) == path.split("/")[1]:
+                found.append(_held_model(path, group))
+    if model is not None and not found:
+        raise UnknownNameError("model", model, sorted(names), corpus or repository.uri)
+    return found
+
+
+def find_step(repository: Repository, path: str, step: int) -> HeldStep | None:
+    """Return one step of a model, None if there is no such step or it is not complete.
+
+    Raises:
+        UnknownNameError: If there is no such model group.
+    """
+    group = model_group(repository.read(), path, repository.uri)
+    held = (item for item in _held_steps(group) if item.step == step and item.complete)
+    return next(held, None)
+
+
+def _model_groups(root: zarr.Group, corpus: str) -> Iterator[tuple[str, zarr.Group]]:
+    held = root[corpus]
+    assert isinstance(held, zarr.Group)
+    for name, group in sorted(held.groups()):
+        if STEP in group:
+            yield f"{corpus}/{name}", group
+        for stack in STACKS:
+            child = group.get(stack)
+            if isinstance(child, zarr.Group):
+                yield f"{corpus}/{name}/{stack}", child
+
+
+def _held_model(path: str, group: zarr.Group) -> HeldModel:
+    corpus, _, *stack = path.split("/")
+    steps = _held_steps(group)
+    return HeldModel(
+        corpus=corpus,
+        model=str(group.attrs["model"]),
+        path=path,
+        stack=stack[0] if stack else None,
+        sites=tuple(name for name in SITES if name in group),
+        n_tokens=member(group, "token_id").shape[0],
+        n_layers=member(group, "layer").shape[0],
+        width=_whole(group.attrs["width"]),
+        steps=steps,
+        stored_bytes=sum(item.stored_bytes for item in steps),
+    )
+
+
+def _held_steps(group: zarr.Group) -> tuple[HeldStep, ...]:
+    size = step_capacity(group)
+    columns = [Column(group.path, variable, size) for variable in STEP_COORDINATES.values()]
+    values = dict(zip(STEP_COORDINATES, read_columns(group.store, columns), strict=True))
+    (used,) = np.nonzero(values[STEP] != FREE)
+    return _with_twins(sorted((_held_step(values, int(i)) for i in used), key=lambda s: s.step))
+
+
+def _held_step(values: Mapping[str, npt.NDArray[np.generic]], slot: int) -> HeldStep:
+    row = {name: np.asarray(column[slot]).item() for name, column in values.items()}
+    return HeldStep(
+        step=int(row["step"]),
+        complete=bool(row["complete"]),
+        sites=tuple(str(row["sites"]).split()),
+        revision=str(row["revision"]),
+        weights_sha256=str(row["weights_sha256"]),
+        weight_files=json.loads(row["weight_files"] or "{}"),
+        identity=json.loads(row["identity"] or "{}"),
+        source_dtype=str(row["source_dtype"]),
+        loss=float(row["loss"]),
+        nonfinite=int(row["nonfinite"]),
+        stored_bytes=int(row["stored_bytes"]),
+        ingested_at=str(row["ingested_at"]),
+    )
+
+
+def _with_twins(steps: Sequence[HeldStep]) -> tuple[HeldStep, ...]:
+    """Note for every step which others have its weights, or a part of them."""
+    by_weights: dict[str, list[int]] = {}
+    by_file: dict[str, list[int]] = {}
+    for held in steps:
+        if held.weights_sha256:
+            by_weights.setdefault(held.weights_sha256, []).append(held.step)
+        for digest in set(held.weight_files.values()):
+            by_file.setdefault(digest, []).append(held.step)
+
+    def others(held: HeldStep) -> HeldStep:
+        same = set(by_weights.get(held.weights_sha256, ())) - {held.step}
+        part = {step for digest in held.weight_files.values() for step in by_file[digest]}
+        part -= same | {held.step}
+        return replace(held, duplicates=tuple(sorted(same)), shared=tuple(sorted(part)))
+
+    return tuple(others(held) for held in steps)
+
+
+def _whole(value: object) -> int:
+    assert isinstance(value, int)
+    return value

@@ -1,0 +1,80 @@
+"""The per-step coordinates that a finished step carries."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import numpy as np
+import zarr
+
+from .arrays import member
+from .encode import SiteWriter
+from .errors import UnknownNameError
+from .identity import JSON, canonical
+from .schema import SITES, STEP_COORDINATES
+from .slots import Reservation, now
+
+PROVENANCE: Final = (
+    "revision",
+    "weights_sha256",
+    "weight_files",
+    "tokens_sha256",
+    "source_dtype",
+    "loss",
+    "versions",
+)
+"""Per-step coordinates that come from whoever ran the model."""
+
+
+def completed(
+    reservation: Reservation, identity: Mapping[str, JSON], provenance: Mapping[str, JSON]
+) -> dict[str, JSON]:
+    """Return what to record about a step besides what was counted while writing.
+
+    Sites added to a step that was complete before leave its provenance as it was.
+
+    Raises:
+        UnknownNameError: If ``provenance`` names something else than :data:`PROVENANCE`.
+    """
+    for name in provenance:
+        if name not in PROVENANCE:
+            raise UnknownNameError("provenance", name, PROVENANCE, "a step")
+    sites = reservation.kept_sites + reservation.sites
+    always: dict[str, JSON] = {
+        "writer": reservation.writer,
+        "sites": " ".join(name for name in SITES if name in sites),
+    }
+    if reservation.kept_sites:
+        return always
+    return {
+        **dict.fromkeys(PROVENANCE, ""),
+        "loss": math.nan,
+        **provenance,
+        **always,
+        "complete": True,
+        "identity": dict(identity),
+        "ingested_at": now(),
+    }
+
+
+def counted(
+    group: zarr.Group, reservation: Reservation, writers: Iterable[SiteWriter]
+) -> dict[str, JSON]:
+    """Return the coordinates that count, summed over the sites written now and kept from before."""
+    counts = {"nonfinite": 0, "stored_bytes": 0}
+    if reservation.kept_sites:
+        for name in counts:
+            counts[name] = int(np.asarray(member(group, name)[reservation.slot]).item())
+    for writer in writers:
+        counts["nonfinite"] += writer.nonfinite
+        counts["stored_bytes"] += writer.stored_bytes
+    return dict(counts)
+
+
+def write_coordinates(group: zarr.Group, slot: int, coordinates: Mapping[str, JSON]) -> None:
+    """Write per-step coordinates; objects become JSON text."""
+    for name, value in coordinates.items():
+        text = STEP_COORDINATES[name].dtype == "str" and not isinstance(value, str)
+        member(group, name)[slot] = np.asarray(canonical(value) if text else value)

@@ -1,0 +1,34 @@
+"""The Icechunk configuration persisted with a store."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import icechunk
+
+from .schema import SITES, STEP
+
+STEPS_PER_MANIFEST: Final = 4
+COORDINATE_STEPS_PER_MANIFEST: Final = 64
+INLINE_BYTES: Final = 2048
+
+
+def icechunk_config() -> icechunk.RepositoryConfig:
+    """Return the configuration persisted with a store.
+
+    A manifest lists the chunks of an array and is rewritten whole by every commit that touches
+    it; split by steps, a commit costs the same however many steps there are. Small values live in
+    the manifests themselves, so that reading all steps' coordinates needs no request a step.
+    """
+    condition, dimension = icechunk.ManifestSplitCondition, icechunk.ManifestSplitDimCondition
+    activations = condition.name_matches(f"^({'|'.join(SITES)})$")
+    splitting = icechunk.ManifestSplittingConfig.from_dict(
+        {
+            activations: {dimension.DimensionName(STEP): STEPS_PER_MANIFEST},
+            condition.AnyArray(): {dimension.DimensionName(STEP): COORDINATE_STEPS_PER_MANIFEST},
+        }
+    )
+    config = icechunk.RepositoryConfig.default()
+    config.inline_chunk_threshold_bytes = INLINE_BYTES
+    config.manifest = icechunk.ManifestConfig(splitting=splitting)
+    return config

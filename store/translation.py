@@ -1,0 +1,57 @@
+"""Icechunk's and the system's errors while writing, turned into the store's own."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import shutil
+from collections.abc import Iterator
+
+import icechunk
+
+from .errors import ConflictError, StoreFullError
+from .location import Location
+
+
+@contextlib.contextmanager
+def translated(location: Location) -> Iterator[None]:
+    """Turn Icechunk's and the system's errors while writing into the store's own."""
+    try:
+        yield
+    except icechunk.RebaseFailedError as error:
+        raise _conflict(error) from error
+    except icechunk.ConflictError as error:
+        raise ConflictError(f"another commit to {location.uri} came first") from error
+    except (icechunk.IcechunkError, OSError) as error:
+        if not _is_full(error):
+            raise
+        raise StoreFullError(_full_message(location)) from error
+
+
+def _conflict(error: icechunk.RebaseFailedError) -> ConflictError:
+    conflicts = error.conflicts
+    grown = icechunk.ConflictType.ChunksUpdatedInUpdatedArray
+    return ConflictError(
+        "another commit changed the same part of the store first: "
+        + ", ".join(sorted({f"{item.path} ({item.conflict_type})" for item in conflicts})),
+        (item.path for item in conflicts),
+        restructured=all(item.conflict_type == grown for item in conflicts),
+    )
+
+
+def _is_full(error: BaseException) -> bool:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return True
+    return any(f"os error {number}" in str(error) for number in (errno.ENOSPC, errno.EDQUOT))
+
+
+def _full_message(location: Location) -> str:
+    free = ""
+    if location.directory is not None and location.directory.exists():
+        free = f" ({shutil.disk_usage(location.directory).free:,} bytes free)"
+    return f"no room left for the store at {location.uri}{free}; the store is as it was"
+
+
+def first_line(error: BaseException) -> str:
+    """Return the one line of an Icechunk error that says what happened."""
+    return str(error).strip().removeprefix("x ").splitlines()[0] if str(error) else repr(error)
