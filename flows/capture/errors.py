@@ -1,0 +1,50 @@
+"""What can go wrong while a model is read and run, with one root class."""
+
+from __future__ import annotations
+
+
+class CaptureError(Exception):
+    """Root of every error raised by `flows.capture`."""
+
+
+class CheckpointError(CaptureError):
+    """A checkpoint is missing, incomplete, damaged or of an unknown kind."""
+
+
+class TokenizerError(CaptureError):
+    """A tokenizer is missing, or does not belong to its model."""
+
+
+class InputError(CaptureError):
+    """The inputs are empty, too short, or not what the model takes."""
+
+
+class StructureError(CaptureError):
+    """The parts of a model could not be found."""
+
+
+class UnknownSiteError(CaptureError):
+    """A site that is not known, or that this model does not have."""
+
+
+class NonFiniteActivationError(CaptureError):
+    """A model gave NaN or infinite values where they are not allowed.
+
+    Attributes:
+        site: Name of the site.
+        layer: Index along the layer or block dimension, None for a site without one.
+        rows: Number of rows with at least one such value among those looked at.
+    """
+
+    def __init__(self, site: str, layer: int | None, rows: int) -> None:
+        super().__init__(site, layer, rows)
+        self.site = site
+        self.layer = layer
+        self.rows = rows
+
+    def __str__(self) -> str:
+        where = self.site if self.layer is None else f"{self.site} at index {self.layer}"
+        return (
+            f"{where} has {self.rows} rows with NaN or infinite values, where finite ones were "
+            "expected; look at the weights and the dtype, or pass --allow-nonfinite to store them"
+        )

@@ -1,0 +1,93 @@
+"""What makes two checkpoints the same: digests of the files that decide the values."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from flows.capture.checkpoints import Checkpoint
+from flows.capture.integrity import CONFIG_FILE, check_config, check_gguf, read_json, weight_files
+from flows.capture.tokenizer import tokenizer_files
+
+_IRRELEVANT_CONFIG: Final = frozenset({"_name_or_path", "architectures", "transformers_version"})
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """Digests that identify a checkpoint, whatever it is called.
+
+    Attributes:
+        weights_sha256: SHA-256 over the names and digests of all weight files.
+        files: SHA-256 of each weight file by name.
+        config_sha256: SHA-256 of the config entries that may change what the model computes.
+        tokenizer_sha256: SHA-256 over the tokenizer's files, None without a tokenizer.
+    """
+
+    weights_sha256: str
+    files: Mapping[str, str]
+    config_sha256: str
+    tokenizer_sha256: str | None
+
+
+def fingerprint(checkpoint: Checkpoint) -> Fingerprint:
+    """Digest a checkpoint, after a check that its files are whole.
+
+    Raises:
+        CheckpointError: If a file is missing or damaged.
+    """
+    if checkpoint.random is not None:
+        return _random_fingerprint(checkpoint)
+    assert checkpoint.directory is not None
+    directory = checkpoint.directory
+    if checkpoint.gguf is not None:
+        digest = _file_sha256(check_gguf(directory / checkpoint.gguf))
+        files = {checkpoint.gguf: digest}
+        return Fingerprint(_joined(files), files, digest, digest)
+    check_config(directory)
+    files = {file.name: _file_sha256(file) for file in weight_files(directory)}
+    return Fingerprint(
+        weights_sha256=_joined(files),
+        files=files,
+        config_sha256=_config_sha256(read_json(directory / CONFIG_FILE)),
+        tokenizer_sha256=_tokenizer_sha256(directory),
+    )
+
+
+def _random_fingerprint(checkpoint: Checkpoint) -> Fingerprint:
+    # Only drawing the weights tells what they are, since generators differ between versions.
+    from flows.capture.untrained import draw_model, state_sha256
+
+    model = draw_model(checkpoint)
+    digest = state_sha256(model)
+    directory = checkpoint.directory
+    return Fingerprint(
+        weights_sha256=_joined({"random": digest}),
+        files={"random": digest},
+        config_sha256=_config_sha256(model.config.to_dict()),
+        tokenizer_sha256=_tokenizer_sha256(directory) if directory else None,
+    )
+
+
+def _tokenizer_sha256(directory: Path) -> str | None:
+    files = {file.name: _file_sha256(file) for file in tokenizer_files(directory)}
+    return _joined(files) if files else None
+
+
+def _config_sha256(config: Mapping[str, object]) -> str:
+    kept = {key: value for key, value in config.items() if key not in _IRRELEVANT_CONFIG}
+    text = json.dumps(kept, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _file_sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _joined(digests: Mapping[str, str]) -> str:
+    lines = "".join(f"{name} {digest}\n" for name, digest in sorted(digests.items()))
+    return hashlib.sha256(lines.encode()).hexdigest()

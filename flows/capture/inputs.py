@@ -1,0 +1,241 @@
+"""From texts or raw ids to the tokens of a corpus: what a model is shown, token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flows.capture.errors import InputError
+from flows.capture.tokens import Piece, Tokens, assemble
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+CHARACTERS: Final = "chars"
+TOKENS: Final = "tokens"
+
+_TEXTS_A_CALL = 256
+"""Texts given to a fast tokenizer at once: enough for its threads, few enough for memory."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A piece of a source text.
+
+    Attributes:
+        text: The characters themselves.
+        source: Name of the text it was cut from.
+        start: Index of its first character there.
+    """
+
+    text: str
+    source: str
+    start: int
+
+
+def cut_characters(
+    texts: Mapping[str, str], size: int, *, max_sequences: int | None = None, seed: int = 0
+) -> list[Cut]:
+    """Cut each text into consecutive pieces of equally many characters.
+
+    The last piece of a text, which would be shorter, is dropped, as in the code of the papers.
+
+    Args:
+        texts: Texts by the name of their source.
+        size: Number of characters of a piece.
+        max_sequences: Number of pieces to keep, drawn at random; all when None.
+        seed: Seed of that draw, which keeps the pieces in corpus order.
+
+    Raises:
+        InputError: If a text is empty, or none is as long as one piece.
+    """
+    if size < 1:
+        raise InputError(f"pieces of {size} characters: expected a size of at least 1")
+    for source, text in texts.items():
+        if not text.strip():
+            raise InputError(f"{source} holds no text: expected at least {size} characters")
+    cuts = [
+        Cut(text[start : start + size], source, start)
+        for source, text in texts.items()
+        for start in range(0, len(text) - size + 1, size)
+    ]
+    if not cuts:
+        longest = max((len(text) for text in texts.values()), default=0)
+        raise InputError(
+            f"the longest text has {longest} characters, fewer than one piece of {size}: "
+            "give more text or a smaller size"
+        )
+    return [cuts[i] for i in _subsample(len(cuts), max_sequences, seed)]
+
+
+def tokenize(
+    texts: Sequence[str],
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    chunking: Mapping[str, object],
+    special_tokens: bool,
+    max_length: int | None = None,
+    max_sequences: int | None = None,
+    seed: int = 0,
+) -> Tokens:
+    """Turn texts into the sequences that a model is shown.
+
+    Args:
+        texts: Texts of the corpus; their index becomes the document number.
+        tokenizer: A tokenizer of `transformers`; only fast ones know character offsets.
+        chunking: ``{"unit": "chars", ...}``: each text is one sequence.
+            ``{"unit": "tokens", "size": n}``: each text is cut into consecutive sequences of
+            exactly n tokens, added ones included, and the shorter rest is dropped.
+        special_tokens: Whether the tokenizer adds its special tokens to each sequence.
+        max_length: The longest sequence that the model takes; longer ones are cut and counted.
+        max_sequences: Number of sequences to keep, drawn at random; all when None.
+        seed: Seed of that draw, which keeps the sequences in corpus order.
+
+    Raises:
+        InputError: If a text is empty, no sequence results, or n is larger than max_length.
+    """
+    for index, text in enumerate(texts):
+        if not text:
+            raise InputError(f"text {index} of the corpus is empty")
+    size = _piece_size(chunking, max_length)
+    encoded = _encode(texts, tokenizer, size, special_tokens)
+    if chunking["unit"] == CHARACTERS:
+        pieces = [replace(found[0], cut=len(found) > 1) for found in encoded]
+    else:
+        pieces = [piece for found in encoded for piece in found if len(piece.ids) == size]
+    if not pieces:
+        raise InputError(
+            f"no text of the corpus has as many tokens as one sequence of {size}: "
+            "give more text or a smaller size"
+        )
+    return assemble([pieces[i] for i in _subsample(len(pieces), max_sequences, seed)])
+
+
+def from_ids(sequences: Sequence[NDArray[np.integer]], *, max_length: int | None = None) -> Tokens:
+    """Take token ids as they are, for a model without a tokenizer.
+
+    Args:
+        sequences: One array (token,) of ids for each sequence.
+        max_length: The longest sequence that the model takes; longer ones are cut and counted.
+
+    Raises:
+        InputError: If there is no sequence, or one is not a non-empty row of ids.
+    """
+    if len(sequences) == 0:
+        raise InputError("no sequence of ids was given")
+    for index, ids in enumerate(sequences):
+        if ids.ndim != 1 or ids.size == 0 or not np.issubdtype(ids.dtype, np.integer):
+            raise InputError(
+                f"sequence {index} has shape {ids.shape} and dtype {ids.dtype}: "
+                "expected a non-empty row of integers"
+            )
+        if ids.min() < 0:
+            raise InputError(f"sequence {index} holds the id {ids.min()}: expected ids from 0")
+    return assemble([_piece_of_ids(i, ids, max_length) for i, ids in enumerate(sequences)])
+
+
+def _piece_of_ids(index: int, ids: NDArray[np.integer], max_length: int | None) -> Piece:
+    kept = ids[:max_length].astype(np.int32)
+    return Piece(
+        ids=kept,
+        special=np.zeros(len(kept), dtype=np.bool_),
+        characters=np.full((len(kept), 2), -1, dtype=np.int32),
+        document=index,
+        cut=len(kept) < len(ids),
+    )
+
+
+def _piece_size(chunking: Mapping[str, object], max_length: int | None) -> int | None:
+    if chunking.get("unit") == CHARACTERS:
+        return max_length
+    size = chunking.get("size")
+    if chunking.get("unit") != TOKENS or not isinstance(size, int) or size < 1:
+        raise InputError(
+            f"chunking {dict(chunking)!r} is not known: expected "
+            f'{{"unit": "{CHARACTERS}"}} or {{"unit": "{TOKENS}", "size": n}} with n at least 1'
+        )
+    if max_length is not None and size > max_length:
+        raise InputError(
+            f"sequences of {size} tokens are longer than the {max_length} that the model takes: "
+            f"choose a size of at most {max_length}"
+        )
+    return size
+
+
+def _subsample(n: int, wanted: int | None, seed: int) -> list[int]:
+    if wanted is None or wanted >= n:
+        return list(range(n))
+    if wanted < 1:
+        raise InputError(f"a corpus of {wanted} sequences was asked for: expected at least 1")
+    chosen = np.random.default_rng(seed).choice(n, size=wanted, replace=False)
+    return [int(i) for i in np.sort(chosen)]
+
+
+def _encode(
+    texts: Sequence[str], tokenizer: PreTrainedTokenizerBase, size: int | None, special: bool
+) -> Iterator[list[Piece]]:
+    """Yield the consecutive pieces of at most `size` tokens of each text."""
+    if not tokenizer.is_fast:
+        for document, text in enumerate(texts):
+            yield list(_encode_slowly(document, text, tokenizer, size, special))
+        return
+    for start in range(0, len(texts), _TEXTS_A_CALL):
+        group = texts[start : start + _TEXTS_A_CALL]
+        yield from _encode_group(start, group, tokenizer, size, special)
+
+
+def _encode_group(
+    first: int,
+    group: Sequence[str],
+    tokenizer: PreTrainedTokenizerBase,
+    size: int | None,
+    special: bool,
+) -> list[list[Piece]]:
+    found: list[list[Piece]] = [[] for _ in group]
+    encoded = tokenizer(
+        list(group),
+        add_special_tokens=special,
+        truncation=size is not None,
+        max_length=size,
+        return_overflowing_tokens=size is not None,
+        return_offsets_mapping=True,
+        return_special_tokens_mask=True,
+        verbose=False,
+    )
+    owners = encoded.get("overflow_to_sample_mapping", range(len(group)))
+    for row, owner in enumerate(owners):
+        piece = Piece(
+            ids=np.asarray(encoded["input_ids"][row], dtype=np.int32),
+            special=np.asarray(encoded["special_tokens_mask"][row], dtype=np.bool_),
+            characters=np.asarray(encoded["offset_mapping"][row], dtype=np.int32).reshape(-1, 2),
+            document=first + owner,
+        )
+        found[owner].append(piece)
+    return found
+
+
+def _encode_slowly(
+    document: int, text: str, tokenizer: PreTrainedTokenizerBase, size: int | None, special: bool
+) -> Iterator[Piece]:
+    ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+    added = tokenizer.num_special_tokens_to_add() if special else 0
+    room = max(len(ids), 1) if size is None else size - added
+    if room < 1:
+        raise InputError(f"sequences of {size} tokens have no room beside {added} special tokens")
+    for start in range(0, max(len(ids), 1), room):
+        whole = tokenizer.prepare_for_model(
+            ids[start : start + room],
+            add_special_tokens=special,
+            return_special_tokens_mask=True,
+            verbose=False,
+        )
+        yield Piece(
+            ids=np.asarray(whole["input_ids"], dtype=np.int32),
+            special=np.asarray(whole["special_tokens_mask"], dtype=np.bool_),
+            characters=np.full((len(whole["input_ids"]), 2), -1, dtype=np.int32),
+            document=document,
+        )

@@ -1,0 +1,122 @@
+"""The tokens of a corpus: what a model is shown, and where each row of activations belongs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flows.capture.errors import InputError
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Every token of a corpus, sequence after sequence; all arrays have the dimension token.
+
+    Attributes:
+        token_id: Id in the vocabulary.
+        sequence: Number of the sequence, ascending.
+        position: Position within the sequence, from 0.
+        document: Number of the text or id array that the token was cut from.
+        char_start: First character within that text, -1 when unknown.
+        char_end: One past its last character there, -1 when unknown.
+        special: Whether the tokenizer added it (BOS, CLS, SEP ...).
+        offsets: (sequence + 1,) first token of each sequence, then the number of tokens.
+        truncated: Number of sequences that were cut to the longest the model takes.
+    """
+
+    token_id: NDArray[np.int32]
+    sequence: NDArray[np.int32]
+    position: NDArray[np.int32]
+    document: NDArray[np.int32]
+    char_start: NDArray[np.int32]
+    char_end: NDArray[np.int32]
+    special: NDArray[np.bool_]
+    offsets: NDArray[np.int64]
+    truncated: int = 0
+
+    def __len__(self) -> int:
+        return len(self.token_id)
+
+    @property
+    def n_sequences(self) -> int:
+        """Number of sequences, those without any token included."""
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Number of tokens of each sequence, (sequence,)."""
+        return np.diff(self.offsets)
+
+    def sequence_rows(self, sequence: int) -> slice:
+        """Return the range of tokens of one sequence."""
+        return slice(int(self.offsets[sequence]), int(self.offsets[sequence + 1]))
+
+    def coordinates(self) -> dict[str, NDArray[np.generic]]:
+        """Return the arrays along token by name."""
+        names = (
+            "sequence",
+            "position",
+            "token_id",
+            "document",
+            "char_start",
+            "char_end",
+            "special",
+        )
+        return {name: getattr(self, name) for name in names}
+
+    def sha256(self) -> str:
+        """Return the SHA-256 of the token ids and of where their sequences start."""
+        digest = hashlib.sha256(b"actlas tokens 1\n")
+        digest.update(self.offsets.astype("<i8").tobytes())
+        digest.update(self.token_id.astype("<i4").tobytes())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One sequence, before it is laid beside the others.
+
+    Attributes:
+        ids: (token,) ids in the vocabulary.
+        special: (token,) whether the tokenizer added the token.
+        characters: (token, 2) first and one past the last character, -1 when unknown.
+        document: Number of the text it was cut from.
+        cut: Whether it goes on beyond the longest sequence the model takes.
+    """
+
+    ids: NDArray[np.int32]
+    special: NDArray[np.bool_]
+    characters: NDArray[np.int32]
+    document: int
+    cut: bool = False
+
+
+def assemble(pieces: Sequence[Piece]) -> Tokens:
+    """Lay sequences one after the other.
+
+    Raises:
+        InputError: If they hold no token at all.
+    """
+    lengths = np.array([len(piece.ids) for piece in pieces], dtype=np.int64)
+    if lengths.sum() == 0:
+        raise InputError("the tokenizer gave no token for any text of the corpus")
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    special = np.concatenate([piece.special for piece in pieces])
+    characters = np.concatenate([piece.characters for piece in pieces])
+    characters[special] = -1
+    documents = np.array([piece.document for piece in pieces], dtype=np.int32)
+    return Tokens(
+        token_id=np.concatenate([piece.ids for piece in pieces]),
+        sequence=np.repeat(np.arange(len(pieces), dtype=np.int32), lengths),
+        position=(np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)).astype(np.int32),
+        document=np.repeat(documents, lengths),
+        char_start=np.ascontiguousarray(characters[:, 0]),
+        char_end=np.ascontiguousarray(characters[:, 1]),
+        special=special,
+        offsets=offsets,
+        truncated=sum(piece.cut for piece in pieces),
+    )

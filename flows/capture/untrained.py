@@ -1,0 +1,61 @@
+"""Models whose weights are drawn: the untrained controls."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+import torch
+from torch import nn
+from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel
+
+from flows.capture.checkpoints import Checkpoint
+from flows.capture.configs import load_config
+from flows.capture.errors import CheckpointError
+from flows.capture.quiet import quiet
+
+_BYTES_A_ROUND: Final = 1 << 24
+
+
+def draw_model(
+    checkpoint: Checkpoint, *, attention: str = "sdpa", head: bool = False
+) -> PreTrainedModel:
+    """Draw the weights of an untrained model, the same ones for the same seed.
+
+    The generators of the process are left as they were.
+
+    Args:
+        checkpoint: One with random weights.
+        attention: Implementation of attention.
+        head: Whether to add the part that predicts the next token.
+
+    Raises:
+        CheckpointError: If the config cannot be used.
+    """
+    assert checkpoint.random is not None
+    config = load_config(checkpoint)
+    options = {"attn_implementation": attention, "dtype": torch.float32, "trust_remote_code": False}
+    with torch.random.fork_rng(), quiet():
+        torch.manual_seed(checkpoint.random.seed)
+        try:
+            model: PreTrainedModel = (
+                AutoModelForCausalLM.from_config(config, **options)
+                if head
+                else AutoModel.from_config(config, **options)
+            )
+        except Exception as error:
+            raise CheckpointError(
+                f"no model can be built from the config of {checkpoint.source}: {error}"
+            ) from error
+    return model
+
+
+def state_sha256(model: nn.Module) -> str:
+    """Return the SHA-256 over the names, dtypes, shapes and bytes of all weights."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        flat = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8)
+        for part in flat.split(_BYTES_A_ROUND):
+            digest.update(part.numpy())
+    return digest.hexdigest()

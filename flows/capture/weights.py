@@ -1,0 +1,135 @@
+"""Loads a checkpoint's weights into a model, or draws them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Literal, cast
+
+import torch
+from torch import nn
+from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel
+
+from flows.capture.checkpoints import Checkpoint
+from flows.capture.configs import load_config
+from flows.capture.errors import CheckpointError
+from flows.capture.integrity import check_config, check_gguf, weight_files
+from flows.capture.quiet import quiet
+from flows.capture.structure import Stack, find_stack
+from flows.capture.untrained import draw_model
+
+_UNUSED_WEIGHTS: Final = "pooler"
+"""Part of encoders that stands beside the residual stream and is often not saved."""
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model ready to be run, and where its parts are.
+
+    Attributes:
+        model: In evaluation mode, on its device.
+        stack: Its blocks and final norm.
+        model_type: Name of its architecture in `transformers`.
+        source_dtype: Dtype it computes in.
+        has_head: Whether it predicts tokens.
+    """
+
+    model: PreTrainedModel
+    stack: Stack
+    model_type: str
+    source_dtype: str
+    has_head: bool
+
+    @property
+    def causal(self) -> bool:
+        """Whether a position sees only itself and earlier ones."""
+        return self.stack.causal
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self.model.device
+
+
+def load_model(
+    checkpoint: Checkpoint,
+    *,
+    device: str = "auto",
+    dtype: torch.dtype | None = None,
+    attention: Literal["eager", "sdpa"] = "sdpa",
+    head: bool = False,
+    blocks: str | None = None,
+) -> LoadedModel:
+    """Load a model, after a check that its files are whole.
+
+    Code that comes with a checkpoint is never run, and pickles are read as weights only.
+
+    Args:
+        checkpoint: Which one.
+        device: A torch device, or ``auto``: CUDA if there is any.
+        dtype: What to compute in; as stored when None (float32 for GGUF and drawn weights).
+        attention: Implementation of attention; only ``eager`` shows its probabilities.
+        head: Whether to load the part that predicts the next token, for the loss.
+        blocks: Dotted name of the list of blocks, for a model where it cannot be found.
+
+    Raises:
+        CheckpointError: If the weights are missing, damaged, incomplete or need foreign code.
+        StructureError: If the parts of the model cannot be found.
+    """
+    if checkpoint.random is not None:
+        model = draw_model(checkpoint, attention=attention, head=head)
+    else:
+        model = _read_model(checkpoint, dtype, attention, head)
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    nn.Module.to(model, device=torch.device(device), dtype=dtype).eval()
+    return LoadedModel(
+        model=model,
+        stack=find_stack(model, blocks),
+        model_type=str(model.config.model_type),
+        source_dtype=str(model.dtype).removeprefix("torch."),
+        has_head=head,
+    )
+
+
+def _read_model(
+    checkpoint: Checkpoint, dtype: torch.dtype | None, attention: str, head: bool
+) -> PreTrainedModel:
+    directory = checkpoint.directory
+    assert directory is not None
+    options: dict[str, str] = {}
+    if checkpoint.gguf is not None:
+        check_gguf(directory / checkpoint.gguf)
+        options["gguf_file"] = checkpoint.gguf
+        dtype = dtype or torch.float32
+    else:
+        check_config(directory)
+        weight_files(directory)
+        load_config(checkpoint)
+    family = AutoModelForCausalLM if head else AutoModel
+    try:
+        with quiet():
+            loaded = family.from_pretrained(
+                directory,
+                dtype=dtype or "auto",
+                attn_implementation=attention,
+                trust_remote_code=False,
+                local_files_only=True,
+                output_loading_info=True,
+                **options,
+            )
+    except Exception as error:
+        raise CheckpointError(f"{checkpoint.source} cannot be loaded: {error}") from error
+    model, report = cast("tuple[PreTrainedModel, dict[str, set[str]]]", loaded)
+    _check_complete(checkpoint, report["missing_keys"])
+    return model
+
+
+def _check_complete(checkpoint: Checkpoint, missing: Iterable[str]) -> None:
+    """Refuse weights that `transformers` would silently have drawn."""
+    lacking = sorted(name for name in missing if _UNUSED_WEIGHTS not in name)
+    if lacking:
+        raise CheckpointError(
+            f"{checkpoint.source} at step {checkpoint.step} lacks {len(lacking)} weights of its "
+            f"model, {lacking[0]} first: its weights and its config do not belong together"
+        )
