@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from analysis.neighbor_kernels import compiled
 
-Rows = npt.NDArray[np.float32] | npt.NDArray[np.float64]
+Rows = npt.NDArray[np.floating]
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
@@ -36,8 +36,8 @@ def measure_norms(rows: Rows, norms: Floats) -> None:
 def stage_rows(
     rows: Rows,
     selected: Indices,
-    factors: Rows,
-    shift: Rows,
+    factors: Floats,
+    shift: Floats,
     staged: npt.NDArray[np.float32],
     powers: Floats,
 ) -> None:
@@ -92,3 +92,33 @@ def sum_directions(
             value = rows[i, t] * factor
             sums[s, p, t] += value
             squares[p, t] += value * value
+
+
+@compiled()
+def add_outer(matrix: Floats, vector: Floats, factor: float) -> None:
+    """Add factor · vector vectorᵀ to a matrix (dim, dim) in place."""
+    for i in range(matrix.shape[0]):
+        weight = factor * vector[i]
+        for j in range(matrix.shape[1]):
+            matrix[i, j] += weight * vector[j]
+
+
+@compiled()
+def pack_triangle(matrix: Floats, unit: float, packed: npt.NDArray[np.float32]) -> None:
+    """Write the lower triangle of a matrix (dim, dim), divided by ``unit``, row after row."""
+    at = 0
+    for i in range(matrix.shape[0]):
+        for j in range(i + 1):
+            packed[at + j] = matrix[i, j] / unit
+        at += i + 1
+
+
+@compiled()
+def unpack_triangle(packed: npt.NDArray[np.float32], unit: float, matrix: Floats) -> None:
+    """Undo ``pack_triangle``, and fill the upper triangle by symmetry."""
+    at = 0
+    for i in range(matrix.shape[0]):
+        for j in range(i + 1):
+            matrix[i, j] = packed[at + j] * unit
+            matrix[j, i] = matrix[i, j]
+        at += i + 1

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.errors import AnalysisError
+from analysis.moment_kernels import add_outer
 
 Floats = npt.NDArray[np.float64]
 
@@ -80,7 +81,7 @@ class CentralMoments:
                 raise AnalysisError("cannot merge statistics without a scatter into some with one")
             self.scatter += other.scatter
             if a > 0:
-                self.scatter += np.multiply.outer(gap * (a * b / n), gap)
+                add_outer(self.scatter, gap, a * b / n)
         self.quartics += (
             other.quartics
             + 4 * gap * (a * other.cubes - b * self.cubes) / n

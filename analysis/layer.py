@@ -1,0 +1,186 @@
+"""What one pass over a layer leaves behind, put together by population."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.groups import PackedMatrix
+from analysis.moments import CentralMoments, Directions, Moments
+from analysis.outliers import EXCLUDED, OUTLIER, TYPICAL, Parts
+from analysis.populations import OUTLIER_FACTOR, Population
+from analysis.sequences import GroupDirections
+
+Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+
+UNIT: Final = 4
+"""Key of the rows of content scaled to norm 1, beside the parts of the rows as they are."""
+
+
+@dataclass
+class GroupPart:
+    """Moments of the rows of one part in one group.
+
+    Attributes:
+        central: Central moments, without the scatter.
+        scatter: The scatter (dim, dim), None where no standard error will need it.
+    """
+
+    central: CentralMoments
+    scatter: PackedMatrix | None
+
+
+@dataclass
+class UndecidedRows:
+    """Rows of content that only the exact median tells typical from outlying.
+
+    Attributes:
+        values: The rows (token, dim).
+        tokens: Their numbers (token).
+    """
+
+    values: Floats
+    tokens: Indices
+
+
+@dataclass
+class LayerStatistics:
+    """Statistics of all parts of the rows of one layer, total and by group of sequences.
+
+    Attributes:
+        dim: Width of the rows.
+        scatter: Whether products between dimensions were collected.
+        totals: Central moments of each part over all groups.
+        groups: Central moments of each part, by group.
+        directions: Directions, by group.
+        bounds: First row of every group, and the number of rows (group + 1).
+        norms: Norm of every row (token).
+        parts: Part of every row (token).
+        sequence: Number of the sequence of every row (token), None for independent rows.
+        undecided: The undecided rows.
+        median: Median norm of content, NaN without content.
+    """
+
+    dim: int
+    scatter: bool
+    totals: dict[int, CentralMoments]
+    groups: list[dict[int, GroupPart]]
+    directions: list[GroupDirections]
+    bounds: Indices
+    norms: Floats
+    parts: Parts
+    sequence: Indices | None
+    undecided: UndecidedRows
+    median: float
+
+    def members(self, population: Population) -> npt.NDArray[np.bool_]:
+        """Return which rows (token) belong to a population."""
+        if not population.from_content:
+            return self.parts >= EXCLUDED
+        content = self.parts >= TYPICAL
+        if population.typical:
+            return content & (self.norms <= OUTLIER_FACTOR * self.median)
+        return content & (self.norms > 0) if population.unit else content
+
+    def total(self, population: Population) -> Moments:
+        """Return the moments of a population, with the scatter if the pass was asked for it."""
+        central = CentralMoments.zero(self.dim, scatter=self.scatter)
+        for key in _keys(population):
+            if key in self.totals:
+                central.merge(self.totals[key])
+        central.merge(self._undecided_moments(population, slice(None), scatter=self.scatter))
+        directions = Directions.zero(self.dim)
+        for group in range(len(self.groups)):
+            directions.merge(self._group_directions(population, group))
+        return Moments(central, directions, [self._norms(population, slice(None))])
+
+    def group(self, population: Population, group: int) -> Moments:
+        """Return the moments of a population in one group, without the scatter."""
+        rows = slice(self.bounds[group], self.bounds[group + 1])
+        central = CentralMoments.zero(self.dim, scatter=False)
+        for key in _keys(population):
+            if key in self.groups[group]:
+                central.merge(self.groups[group][key].central)
+        central.merge(self._undecided_moments(population, rows, scatter=False))
+        directions = self._group_directions(population, group)
+        return Moments(central, directions, [self._norms(population, rows)])
+
+    def group_scatter(self, population: Population, group: int) -> Floats | None:
+        """Return the scatter (dim, dim) of a population in one group, None if it was not kept."""
+        central = CentralMoments.zero(self.dim, scatter=True)
+        for key in _keys(population):
+            if key in self.groups[group]:
+                part = self.groups[group][key]
+                if part.scatter is None:
+                    return None
+                central.merge(replace(part.central, scatter=part.scatter.unpack()))
+        rows = slice(self.bounds[group], self.bounds[group + 1])
+        central.merge(self._undecided_moments(population, rows, scatter=True))
+        return central.scatter
+
+    def _norms(self, population: Population, rows: slice) -> Floats:
+        norms = self.norms[rows][self.members(population)[rows]]
+        return np.ones_like(norms) if population.unit else norms
+
+    def _chosen(self, population: Population, rows: slice) -> npt.NDArray[np.bool_]:
+        """Return which undecided rows (token) of a range of rows belong to a population."""
+        start, stop, _ = rows.indices(len(self.norms))
+        tokens = self.undecided.tokens
+        return self.members(population)[tokens] & (tokens >= start) & (tokens < stop)
+
+    def _undecided_moments(
+        self, population: Population, rows: slice, *, scatter: bool
+    ) -> CentralMoments:
+        if population.unit:
+            return CentralMoments.zero(self.dim, scatter=scatter)
+        chosen = self._chosen(population, rows)
+        return CentralMoments.of(self.undecided.values[chosen], scatter=scatter)
+
+    def _group_directions(self, population: Population, group: int) -> Directions:
+        known = self.directions[group]
+        if not population.from_content:
+            return known.whole
+        return self._typical_directions(group) if population.typical else known.content
+
+    def _typical_directions(self, group: int) -> Directions:
+        """Complete the directions of typical rows by the undecided ones that turned out typical."""
+        known = self.directions[group]
+        typical = Directions.zero(self.dim)
+        typical.merge(known.typical)
+        rows = slice(self.bounds[group], self.bounds[group + 1])
+        chosen = self._chosen(_TYPICAL, rows)
+        chosen &= self.norms[self.undecided.tokens] > 0
+        tokens = self.undecided.tokens[chosen]
+        units = self.undecided.values[chosen] / self.norms[tokens, None]
+        typical.n += len(units)
+        typical.total += units.sum(axis=0)
+        typical.squares += (units**2).sum(axis=0)
+        if self.sequence is not None and known.deferred:
+            sums = np.array(known.deferred_sums)
+            counts = np.array(known.deferred_counts)
+            place = np.searchsorted(known.deferred, self.sequence[tokens])
+            np.add.at(sums, place, units)
+            np.add.at(counts, place, 1)
+            typical.add_sequences(sums, counts)
+        return typical
+
+
+_TYPICAL: Final = Population("typical", "", typical=True)
+
+
+def _keys(population: Population) -> tuple[int, ...]:
+    """Return the parts that a population is put together from."""
+    if population.unit:
+        return (UNIT,)
+    if not population.from_content:
+        return (EXCLUDED, TYPICAL, OUTLIER)
+    return (TYPICAL,) if population.typical else (TYPICAL, OUTLIER)
+
+
+def needed_keys(populations: tuple[Population, ...]) -> frozenset[int]:
+    """Return the parts that must be accumulated for some populations."""
+    return frozenset(key for population in populations for key in _keys(population))

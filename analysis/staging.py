@@ -1,0 +1,130 @@
+"""Rows of one kind, gathered into blocks that go through one matrix product each.
+
+Products run in float32 on rows from which a pilot mean was subtracted, and are summed in
+float64. Without the shift, a mean of a thousand spreads costs all digits of the spectrum; with
+it, the relative error stays near 1e-7 at half the cost of float64 products.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.moment_kernels import add_outer, stage_rows
+from analysis.moments import CentralMoments
+from analysis.rows import BLOCK_ROWS, Indices, Rows
+
+Floats = npt.NDArray[np.float64]
+
+PILOT_ROWS: Final = 1024
+"""Rows whose mean becomes the shift; any point within a few spreads of the mean would do."""
+
+
+class Stage:
+    """Accumulates central moments of the rows given to it, one group of sequences at a time.
+
+    Args:
+        dim: Width of the rows.
+        scatter: Whether products between dimensions are needed.
+        capacity: Rows of one matrix product.
+    """
+
+    def __init__(self, dim: int, *, scatter: bool, capacity: int = BLOCK_ROWS) -> None:
+        self._dim = dim
+        self._capacity = capacity
+        self._shift: Floats | None = None
+        self._scale = 1.0
+        self._staged: npt.NDArray[np.float32] | None = None
+        self._held = 0
+        self._n = 0
+        self._powers = np.zeros((3, dim))
+        self._squares = np.zeros(dim)
+        self._scatter = scatter
+        self._product: Floats | None = None
+
+    def add(self, rows: Rows, selected: Indices, factors: Floats | None = None) -> None:
+        """Add the selected rows.
+
+        Args:
+            rows: Rows (token, dim).
+            selected: Numbers of the rows to add.
+            factors: What each row (token) is multiplied by, None for nothing.
+        """
+        if len(selected) == 0:
+            return
+        if self._shift is None:
+            self._settle(rows, selected[:PILOT_ROWS], factors)
+        if self._staged is None:
+            self._staged = np.empty((self._capacity, self._dim), np.float32)
+        assert self._shift is not None
+        scales = np.full(len(rows), self._scale) if factors is None else factors * self._scale
+        while len(selected):
+            taken = selected[: self._capacity - self._held]
+            room = self._staged[self._held : self._held + len(taken)]
+            stage_rows(rows, taken, scales, self._shift, room, self._powers)
+            self._held += len(taken)
+            selected = selected[len(taken) :]
+            if self._held == self._capacity:
+                self._multiply()
+
+    def take(self) -> CentralMoments:
+        """Return the moments of the rows added since the last call, and start afresh."""
+        self._multiply()
+        n, scale = self._n, self._scale
+        if n == 0 or self._shift is None:
+            return CentralMoments.zero(self._dim, scatter=self._scatter)
+        first, third, fourth = self._powers
+        offset = first / n
+        squares = np.maximum(self._squares - n * offset**2, 0)
+        cubes = third - 3 * offset * self._squares + 2 * n * offset**3
+        quartics = fourth - 4 * offset * third + 6 * offset**2 * self._squares - 3 * n * offset**4
+        moments = CentralMoments(
+            n,
+            (self._shift + offset) / scale,
+            squares / scale**2,
+            cubes / scale**3,
+            quartics / scale**4,
+            self._central_product(offset),
+        )
+        self._clear()
+        return moments
+
+    def _settle(self, rows: Rows, pilot: Indices, factors: Floats | None) -> None:
+        """Choose the shift, and the power of two that keeps squares within float32's range."""
+        sample = rows[pilot].astype(np.float64)
+        if factors is not None:
+            sample *= factors[pilot, None]
+        largest = float(np.abs(sample).max())
+        if largest > 0:
+            self._scale = 2.0 ** float(np.clip(-round(np.log2(largest)), -1000, 1000))
+        self._shift = sample.mean(axis=0) * self._scale
+
+    def _multiply(self) -> None:
+        if self._held == 0 or self._staged is None:
+            return
+        staged = self._staged[: self._held]
+        if not self._scatter:
+            self._squares += np.einsum("ij,ij->j", staged, staged, dtype=np.float64)
+        else:
+            product = staged.T @ staged
+            if self._product is None:
+                self._product = np.zeros(product.shape)
+            self._product += product
+            self._squares += product.diagonal()
+        self._n += self._held
+        self._held = 0
+
+    def _central_product(self, offset: Floats) -> Floats | None:
+        """Hand the product over, about the mean and in the scale of the rows."""
+        product, self._product = self._product, None
+        if product is not None:
+            add_outer(product, offset, -float(self._n))
+            product /= self._scale**2
+        return product
+
+    def _clear(self) -> None:
+        self._n = 0
+        self._powers[:] = 0
+        self._squares[:] = 0
