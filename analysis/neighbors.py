@@ -52,6 +52,7 @@ def nearest_neighbors(
     *,
     threads: int = 1,
     groups: Integers | None = None,
+    minimum: int | None = None,
     block_rows: int = 1024,
 ) -> Neighbors:
     """Find the k nearest neighbours of every distinct row, exactly.
@@ -62,28 +63,31 @@ def nearest_neighbors(
         threads: Threads that share the work, each with one BLAS thread.
         groups: Group of each row (token), such as its sequence: neighbours are then sought in
             other groups only. A row that occurs in several belongs to the first.
+        minimum: Neighbours to be content with where the rows do not allow k; k by default.
         block_rows: Rows of one block of the products; changes time and memory, not the result.
 
     Returns:
         Distances and indices; of rows at the same distance, those of smaller index.
 
     Raises:
-        TooFewRowsError: If some row has fewer than k distinct rows to choose from.
+        TooFewRowsError: If some row has too few distinct rows to choose from.
         NonFiniteRowsError: If a value is NaN or infinite.
         InputError: If an argument has the wrong shape, dtype or range.
     """
-    rows = _checked(rows, k, groups)
+    rows = _checked(rows, k if minimum is None else min(k, minimum), groups)
     kept = distinct_rows(rows)
     labels = _labels(kept, groups)
     choices = len(kept) - np.bincount(labels, minlength=1)[labels]
     fewest = int(choices.min(initial=len(rows)))
-    if fewest < k or len(rows) == 0:
+    required = k if minimum is None else minimum
+    if fewest < required or len(rows) == 0:
         raise TooFewRowsError(
-            f"{k} neighbours were asked for, but some row has only {fewest} to choose from "
+            f"{required} neighbours are needed, but some row has only {fewest} to choose from "
             f"({len(rows)} rows, {len(kept)} of them distinct"
             + ("" if groups is None else ", the row's own group left out")
             + "): sample more rows or ask for fewer neighbours"
         )
+    k = min(k, fewest)
     with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
         search = Search(centre_rows(rows, kept, block_rows), labels, pool, block_rows)
         furthest, candidates = search.candidates(min(k + _SPARE_CANDIDATES + k // 16, fewest))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,17 @@ import skdim
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.metrics.intrinsic_dimension import two_nn, two_nn_lowest_fifth, two_nn_mle
+from analysis.metrics.intrinsic_dimension import (
+    GRIDE_SCALES,
+    gride,
+    mada,
+    mle,
+    mle_mean,
+    mom,
+    two_nn,
+    two_nn_lowest_fifth,
+    two_nn_mle,
+)
 from analysis.neighbors import Neighbors, nearest_neighbors
 
 Rows = npt.NDArray[np.float32]
@@ -138,3 +149,88 @@ def test_undefined_estimates_are_nan() -> None:
     tied = neighbors_at(np.ones((100, 2)))
     assert math.isnan(two_nn(tied))
     assert math.isnan(two_nn_mle(tied))
+
+
+def test_local_estimates_of_distances_worked_out_by_hand() -> None:
+    # Distances r_j = j^(1/2): the j-th of a plane with exactly j rows within r_j.
+    planar = neighbors_at(np.tile(np.sqrt(np.arange(1.0, 129.0)), (10, 1)))
+    # 1/19 Σ_{j<20} log √(20/j) = (19 log 20 - log 19!) / 38 = 1/d for every row.
+    by_hand = 38 / (19 * math.log(20) - math.lgamma(20))
+    assert mle(planar) == pytest.approx(by_hand, rel=1e-13)
+    assert mle_mean(planar) == pytest.approx(by_hand, rel=1e-13)
+    # log 2 / log(√20/√10) = 2.
+    assert mada(planar) == pytest.approx(2, rel=1e-13)
+    mean = np.sqrt(np.arange(1, 101)).mean()  # against w = √100
+    assert mom(planar) == pytest.approx(mean / (10 - mean), rel=1e-13)
+
+
+def test_gride_is_the_maximum_of_its_likelihood() -> None:
+    found = nearest_neighbors(linear_gaussian(400, 3, 10), 128)
+    n = len(found.distances)
+    curve = gride(found)
+    assert len(curve) == len(GRIDE_SCALES) == 7
+    # Without the factor that makes it unbiased, the first scale is two_nn_mle.
+    assert curve[0] == pytest.approx(two_nn_mle(found) * n / (n - 1), rel=1e-12)
+
+    def likelihood(dim: float, k: int) -> float:
+        ratios = found.distances[:, 2 * k - 1] / found.distances[:, k - 1]
+        terms = (k - 1) * np.log(ratios**dim - 1) - ((2 * k - 1) * dim + 1) * np.log(ratios)
+        return float(n * math.log(dim) + terms.sum())
+
+    for dim, k in zip(curve, GRIDE_SCALES, strict=True):
+        # A step of 1e-3 lowers a likelihood of curvature about -n/d² by some 1e-4.
+        best = likelihood(dim, k)
+        assert likelihood(dim * (1 - 1e-3), k) < best > likelihood(dim * (1 + 1e-3), k)
+
+
+def test_gride_recovers_the_dimension_on_every_scale() -> None:
+    # On a torus without boundary, density is constant: 2 circles of radius 1 in 4 dimensions.
+    angles = 2 * np.pi * np.random.default_rng(0).random((4000, 2))
+    rows = np.concatenate([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+    # Relative deviation √(2/(k n)) or less, but curvature adds a percent at 128 neighbours.
+    np.testing.assert_allclose(gride(nearest_neighbors(rows, 128)), 2, rtol=0.06)
+
+
+def test_local_estimates_equal_scikit_dimension() -> None:
+    rows = linear_gaussian(600, 6, 20)
+    found = nearest_neighbors(rows, 100)
+    wide = rows.astype(np.float64)
+    reference = skdim.id.MLE().fit(wide, n_neighbors=20)
+    assert mle(found) == pytest.approx(reference.dimension_, rel=1e-9)
+    assert mle_mean(found) == pytest.approx(reference.dimension_pw_.mean(), rel=1e-9)
+    assert mom(found) == pytest.approx(skdim.id.MOM().fit(wide).dimension_, rel=1e-9)
+    assert mada(found) == pytest.approx(skdim.id.MADA().fit(wide).dimension_, rel=1e-9)
+
+
+@pytest.mark.parametrize("estimate", [mle, mle_mean, mom, mada])
+@pytest.mark.parametrize(
+    ("rows", "dim"),
+    [(linear_gaussian(3000, 2, 30), 2), (sphere(3000, 3), 3), (noisy_line(3000), 1)],
+    ids=["plane", "3-sphere", "noisy line"],
+)
+def test_local_estimates_of_known_manifolds(
+    estimate: Callable[[Neighbors], float], rows: Rows, dim: int
+) -> None:
+    # Averages of biased local ratios: within a tenth or so of the dimension, not closer.
+    assert estimate(nearest_neighbors(rows, 100)) == pytest.approx(dim, rel=0.15)
+
+
+def test_too_few_neighbours_or_all_tied_are_nan() -> None:
+    short = neighbors_at(np.tile(np.arange(1.0, 20.0), (50, 1)))
+    tied = neighbors_at(np.ones((50, 128)))
+    for estimate in (mle, mle_mean, mom, mada):
+        assert math.isnan(estimate(short))
+        assert math.isnan(estimate(tied))
+    curve = gride(short)
+    np.testing.assert_array_equal(np.isnan(curve), [False] * 4 + [True] * 3)
+    assert np.isnan(gride(tied)).all()
+
+
+def test_a_tie_is_left_out_of_local_means_alone() -> None:
+    distances = np.tile(np.sqrt(np.arange(1.0, 129.0)), (11, 1))
+    distances[0] = 1.0
+    assert mada(neighbors_at(distances)) == pytest.approx(2, rel=1e-13)
+    # The tied row is a local dimension without bound, so an inverse of 0.
+    assert mle(neighbors_at(distances)) == pytest.approx(
+        mle(neighbors_at(distances[1:])) * 11 / 10, rel=1e-13
+    )

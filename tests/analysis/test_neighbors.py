@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -11,6 +12,7 @@ from hypothesis.extra import numpy as hnp
 from threadpoolctl import threadpool_info
 
 from analysis.errors import InputError, NonFiniteRowsError, TooFewRowsError
+from analysis.neighbor_kernels import compiled
 from analysis.neighbors import Neighbors, distinct_rows, nearest_neighbors
 
 Floats = npt.NDArray[np.floating]
@@ -221,7 +223,8 @@ def test_blas_threads_are_restored() -> None:
 
 def test_too_few_rows() -> None:
     with pytest.raises(
-        TooFewRowsError, match=r"5 neighbours .* only 3 .*\(4 rows, 4 of them distinct\)"
+        TooFewRowsError,
+        match=r"5 neighbours are needed, .* only 3 .*\(4 rows, 4 of them distinct\)",
     ):
         nearest_neighbors(gaussian(4, 3), 5)
     copies = np.ones((50, 3), np.float32)
@@ -231,6 +234,14 @@ def test_too_few_rows() -> None:
         nearest_neighbors(gaussian(20, 3), 2, groups=np.r_[np.zeros(19, int), 1])
     with pytest.raises(TooFewRowsError, match="0 rows"):
         nearest_neighbors(np.empty((0, 3), np.float32), 1)
+
+
+def test_fewer_neighbours_where_they_will_do() -> None:
+    rows = gaussian(6, 3)
+    found = nearest_neighbors(rows, 100, minimum=2)
+    assert_exact(found, rows, 5)
+    with pytest.raises(TooFewRowsError, match=r"6 neighbours are needed, .* only 5"):
+        nearest_neighbors(rows, 100, minimum=6)
 
 
 def test_bad_input() -> None:
@@ -245,3 +256,16 @@ def test_bad_input() -> None:
         nearest_neighbors(gaussian(5, 2), 0)
     with pytest.raises(InputError, match=r"got shape \(4,\)"):
         nearest_neighbors(gaussian(5, 2), 1, groups=np.arange(4))
+
+
+def test_kernels_compile_where_nothing_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_plainly = numba.njit
+
+    def without_cache(**options: object) -> object:
+        if options.get("cache"):
+            raise RuntimeError("cannot cache function: no locator available")
+        return compile_plainly(**options)
+
+    monkeypatch.setattr(numba, "njit", without_cache)
+    halve = compiled()(lambda number: number / 2)
+    assert halve(3.0) == 1.5
