@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
@@ -30,6 +33,31 @@ class SiteShape:
     name: str
     dims: tuple[str, ...]
     sizes: Mapping[str, int]
+
+    @property
+    def depth(self) -> int:
+        """Number of layers or blocks, 1 for a site without that dimension."""
+        return self.sizes[self.dims[0]] if self._has_depth else 1
+
+    @property
+    def features(self) -> tuple[int, ...]:
+        """Shape of one row at one depth."""
+        start = 1 if self._has_depth else 0
+        return tuple(self.sizes[dim] for dim in self.dims[start:] if dim != "token")
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Size of one row at all depths, in float32."""
+        return 4 * self.depth * math.prod(self.features)
+
+    def in_store_order(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """View values (depth, token, ...) with the dimensions of the site."""
+        own = values if self._has_depth else values[0]
+        return np.moveaxis(own, 1 if self._has_depth else 0, self.dims.index("token"))
+
+    @property
+    def _has_depth(self) -> bool:
+        return self.dims[0] in ("layer", "block")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,146 @@
+"""Runs a model over a corpus and yields its activations, block of rows by block of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from flows.capture.batches import batches, windows
+from flows.capture.configs import longest_input
+from flows.capture.errors import InputError, NonFiniteActivationError
+from flows.capture.rows import Blocks, RowBlock, Staging
+from flows.capture.running import evaluating, run
+from flows.capture.sites import SiteShape, site_shapes, tapped
+from flows.capture.tokens import Tokens
+from flows.capture.weights import LoadedModel
+
+_BATCH_TOKENS: Final = {"cpu": 2048}
+_BATCH_TOKENS_ELSEWHERE: Final = 16384
+
+_WINDOW_BATCHES: Final = 8
+"""Batches whose sequences are sorted together: enough for little padding."""
+
+_WINDOW_BYTES: Final = 128 << 20
+"""Size of a window's rows above which it holds a single batch."""
+
+
+def capture(
+    loaded: LoadedModel,
+    tokens: Tokens,
+    sites: Sequence[str],
+    *,
+    block_rows: int,
+    batch_tokens: int | None = None,
+    allow_nonfinite: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> Iterator[RowBlock]:
+    """Run a model over all tokens and yield the values of its sites in the order of the corpus.
+
+    Memory does not grow with the corpus: rows wait in one window of some batches and in one
+    block. The model is left as it was found whenever control is outside, even after an
+    exception, so that blocks may be taken at leisure.
+
+    Args:
+        loaded: The model.
+        tokens: What it is shown.
+        sites: Names of the sites to capture.
+        block_rows: Every block starts at a multiple of this, and only the last is smaller.
+        batch_tokens: Largest size of a batch, padding included; by the device when None.
+        allow_nonfinite: Whether NaN and infinite values pass.
+        progress: Called with the number of tokens of each batch once it was run.
+
+    Returns:
+        Blocks whose arrays belong to the caller.
+
+    Raises:
+        InputError: If the tokens are not for this model.
+        UnknownSiteError: If the model has no such site.
+        NonFiniteActivationError: While iterating, unless allowed.
+    """
+    shapes = site_shapes(loaded.stack, sites)
+    _check_tokens(loaded, tokens)
+    if batch_tokens is None:
+        batch_tokens = _BATCH_TOKENS.get(loaded.device.type, _BATCH_TOKENS_ELSEWHERE)
+    return _row_blocks(loaded, tokens, shapes, block_rows, batch_tokens, allow_nonfinite, progress)
+
+
+def _row_blocks(
+    loaded: LoadedModel,
+    tokens: Tokens,
+    shapes: Sequence[SiteShape],
+    block_rows: int,
+    batch_tokens: int,
+    allow_nonfinite: bool,
+    progress: Callable[[int], None] | None,
+) -> Iterator[RowBlock]:
+    longest = int(tokens.lengths.max())
+    capacity = min(max(longest, _window_rows(shapes, batch_tokens)), len(tokens))
+    staging = Staging(shapes, capacity, pinned=loaded.device.type == "cuda")
+    blocks = Blocks(shapes, len(tokens), block_rows)
+    for window in windows(tokens, capacity):
+        _run_window(loaded, tokens, window, batch_tokens, staging, progress)
+        rows, values = staging.take()
+        if not allow_nonfinite:
+            _check_finite(values)
+        yield from blocks.add(rows, values)
+
+
+def _run_window(
+    loaded: LoadedModel,
+    tokens: Tokens,
+    window: range,
+    batch_tokens: int,
+    staging: Staging,
+    progress: Callable[[int], None] | None,
+) -> None:
+    padding_id = _padding_id(loaded)
+    with tapped(loaded.stack, staging.sinks()), evaluating(loaded.model):
+        for batch in batches(tokens, window, batch_tokens, padding_id):
+            staging.begin(batch, batch.real.to(loaded.device))
+            run(loaded.model, batch.token_ids.to(loaded.device), batch.mask.to(loaded.device))
+            staging.end()
+            if progress is not None:
+                progress(len(batch.rows))
+    if loaded.device.type == "cuda":
+        torch.cuda.synchronize(loaded.device)
+
+
+def _window_rows(shapes: Sequence[SiteShape], batch_tokens: int) -> int:
+    affordable = _WINDOW_BYTES // sum(shape.bytes_per_token for shape in shapes)
+    return min(max(batch_tokens, affordable), _WINDOW_BATCHES * batch_tokens)
+
+
+def _padding_id(loaded: LoadedModel) -> int:
+    padding = loaded.model.config.get_text_config().pad_token_id
+    return int(padding) if isinstance(padding, int) and padding >= 0 else 0
+
+
+def _check_tokens(loaded: LoadedModel, tokens: Tokens) -> None:
+    config = loaded.model.config
+    vocabulary = getattr(loaded.model.get_input_embeddings(), "num_embeddings", None)
+    largest = int(tokens.token_id.max())
+    if vocabulary is not None and largest >= vocabulary:
+        raise InputError(
+            f"token id {largest} is outside the vocabulary of {loaded.model_type}, "
+            f"0 to {vocabulary - 1}: the tokenizer, or the ids, belong to another model"
+        )
+    longest, limit = int(tokens.lengths.max()), longest_input(config)
+    if limit is not None and longest > limit:
+        raise InputError(
+            f"a sequence has {longest} tokens, {loaded.model_type} takes {limit}: "
+            "cut the corpus into shorter sequences"
+        )
+
+
+def _check_finite(values: Mapping[str, Tensor]) -> None:
+    for name, staged in values.items():
+        # A sum is finite only if all its terms are; it is one pass without a temporary.
+        sums = staged.flatten(1).sum(dim=1)
+        for depth in torch.nonzero(~torch.isfinite(sums)).flatten().tolist():
+            finite = torch.isfinite(staged[depth]).flatten(1).all(dim=1)
+            if not bool(finite.all()):
+                layer = depth if len(staged) > 1 else None
+                raise NonFiniteActivationError(name, layer, int((~finite).sum()))
