@@ -29,8 +29,12 @@ KEY_POSITION: Final = "key_position"
 TOKEN_CHUNK: Final = "token_chunk"
 TEXT: Final = "text"
 SOURCE: Final = "source"
+CORPUS_TOKEN: Final = "corpus_token"
+"""How ``token`` is called on the node of a corpus of ids: its models may hold fewer tokens."""
+
 POPULATION: Final = "population"
 COMPONENT: Final = "component"
+SCALE: Final = "scale"
 
 METRICS_GROUP: Final = "metrics"
 """Name of the child group of a model (or of one of its stacks) that holds metric results."""

@@ -13,10 +13,19 @@ import zarr
 
 from .arrays import member
 from .chunks import ActivationArray, Floats
-from .columns import Slots, complete_slots
+from .columns import Column, complete_slots, read_columns
 from .errors import UnknownNameError
 from .repository import Repository
-from .schema import HEAD, KEY_VALUE_HEAD, METRICS_GROUP, SITES, TOKEN, TOKEN_COORDINATES
+from .schema import (
+    HEAD,
+    KEY_VALUE_HEAD,
+    METRICS_GROUP,
+    SITES,
+    STEP,
+    STEP_COORDINATES,
+    TOKEN,
+    TOKEN_COORDINATES,
+)
 
 DEFAULT_ROWS = 4096
 """Rows in a block: enough for a matrix product to run at the speed of one over all rows."""
@@ -159,20 +168,21 @@ def slabs(
         raise UnknownNameError("site", site, known, f"{path} of {repository.uri}")
     array = activation_array(repository.uri, pinned, path, site)
     (complete,) = complete_slots(group.store, [(path, array.shape[0])])
+    holds = site_slots(repository.uri, pinned, path, site)
+    held = {
+        int(step): int(slot)
+        for step, slot in zip(complete.steps, complete.slots, strict=True)
+        if holds[slot]
+    }
+    for step in steps or ():
+        if step not in held:
+            raise UnknownNameError("step", step, held, f"{path} with the site {site!r}")
     depths = _depths(group, array, layers)
     return [
-        Slab(repository.uri, pinned, path, site, slot, depth, step)
-        for step, slot in _chosen_steps(complete, steps, path)
+        Slab(repository.uri, pinned, path, site, held[step], depth, step)
+        for step in (held if steps is None else steps)
         for depth in depths
     ]
-
-
-def _chosen_steps(complete: Slots, steps: Sequence[int] | None, path: str) -> list[tuple[int, int]]:
-    slot_of = dict(zip(complete.steps.tolist(), complete.slots.tolist(), strict=True))
-    for step in steps or ():
-        if step not in slot_of:
-            raise UnknownNameError("step", step, slot_of, path)
-    return [(step, slot_of[step]) for step in (slot_of if steps is None else steps)]
 
 
 def _depths(
@@ -221,6 +231,15 @@ def snapshot_root(uri: str, snapshot: str) -> zarr.Group:
 def activation_array(uri: str, snapshot: str, path: str, site: str) -> ActivationArray:
     """Return a site's array of a snapshot, opened once in this process."""
     return ActivationArray(model_group(uri, snapshot, path), site)
+
+
+@lru_cache(maxsize=64)
+def site_slots(uri: str, snapshot: str, path: str, site: str) -> npt.NDArray[np.bool_]:
+    """Return which slots of a model's group hold a site (slot,); some were added later."""
+    group = model_group(uri, snapshot, path)
+    size = member(group, STEP).shape[0]
+    (stored,) = read_columns(group.store, [Column(path, STEP_COORDINATES["sites"], size)])
+    return np.array([site in str(names).split() for names in stored], dtype=bool)
 
 
 def model_group(uri: str, snapshot: str, path: str) -> zarr.Group:

@@ -1,0 +1,108 @@
+"""Which metric values have to be computed: the absent and the stale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+import zarr
+
+from store.arrays import member
+from store.errors import StoreError
+from store.join import Label
+from store.repository import Repository
+from store.schema import SOURCE_SUFFIX, STEP
+
+from .axes import dimension_names
+from .definition import KEY_DIMS, Definition
+from .provenance import StepIdentity, metrics_group, source_table, step_identities
+
+
+def missing_metrics(
+    repository: Repository,
+    path: str,
+    definitions: Sequence[Definition],
+    *,
+    snapshot: str,
+    steps: Sequence[int],
+    **labels: Sequence[Label],
+) -> xr.DataArray:
+    """Say which values are absent or stale.
+
+    A value is current when it was computed with the same version and settings from a step that
+    had the identity (weights, tokens, dtype ...) the step has in ``snapshot``.
+
+    Args:
+        repository: The store.
+        path: ``corpus/model`` or ``corpus/model/stack``.
+        definitions: The metrics as they are wanted.
+        snapshot: Snapshot whose activations would be read.
+        steps: Labels of complete steps.
+        **labels: Labels of the other dimensions that key the metrics, usually ``layer`` and
+            ``population``.
+
+    Returns:
+        Booleans (metric, step, layer, population): True where the value must be computed.
+
+    Raises:
+        UnknownNameError: If the model or a step is not in the snapshot.
+        StoreError: If a dimension is not one that keys metrics.
+    """
+    if odd := set(labels) - set(KEY_DIMS[1:]):
+        raise StoreError(f"{sorted(odd)} do not key metric values; expected {KEY_DIMS[1:]}")
+    identities = step_identities(repository.uri, snapshot, path, steps)
+    coords: dict[str, Sequence[Label]] = {STEP: list(steps), **labels}
+    sizes = [len(values) for values in coords.values()]
+    missing = np.ones((len(definitions), *sizes), dtype=bool)
+    group = metrics_group(repository.uri, repository.snapshot_id(), path)
+    if group is not None:
+        table = source_table(group)
+        for at, definition in enumerate(definitions):
+            if definition.metric + SOURCE_SUFFIX in group:
+                current = _current_rows(table, definition, identities)
+                missing[at] = ~_is_current(group, definition.metric, coords, current)
+    names = [definition.metric for definition in definitions]
+    return xr.DataArray(missing, {"metric": names, **coords}, ("metric", *coords))
+
+
+def _current_rows(
+    table: dict[str, npt.NDArray[np.generic]],
+    definition: Definition,
+    identities: dict[int, StepIdentity],
+) -> npt.NDArray[np.bool_]:
+    """Return which rows of the source table are what is wanted now, and False at the end."""
+    digests = [
+        identities[step].identity_sha256 if step in identities else ""
+        for step in table["source_step"].tolist()
+    ]
+    version, settings = definition.key()
+    wanted = (
+        (table["source_version"] == version)
+        & (table["source_settings"] == settings)
+        & (table["source_identity_sha256"] == np.array(digests, dtype=object))
+    )
+    return np.append(wanted.astype(bool), False)
+
+
+def _is_current(
+    group: zarr.Group,
+    metric: str,
+    coords: dict[str, Sequence[Label]],
+    current: npt.NDArray[np.bool_],
+) -> npt.NDArray[np.bool_]:
+    """Look up the labels asked for among the stored ones; unknown labels are not current."""
+    array = member(group, metric + SOURCE_SUFFIX)
+    dims = dimension_names(array)
+    stored = xr.DataArray(
+        current[np.asarray(array[:])],
+        {dim: np.asarray(member(group, dim)[:]) for dim in dims},
+        dims,
+    )
+    wanted = {dim: list(coords[dim]) for dim in dims if dim in coords}
+    found = stored.reindex(wanted, fill_value=False)
+    others = [dim for dim in dims if dim not in coords]
+    found = found.all(others) if others else found
+    template = xr.DataArray(np.ones([len(v) for v in coords.values()], bool), coords, tuple(coords))
+    return (template & found).transpose(*coords).values

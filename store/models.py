@@ -1,0 +1,82 @@
+"""Choosing among the models of a corpus, by their ids, and naming them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import xarray as xr
+
+from .errors import UnknownNameError
+from .join import Label
+from .listing import GroupNode, list_groups
+from .schema import DEPTH_COORDINATES, LAYER, MODEL, node_name
+from .slab import model_group
+
+
+def chosen_models(
+    uri: str,
+    snapshot: str,
+    corpus: str,
+    models: Sequence[str] | None,
+    holds: Callable[[GroupNode], bool],
+) -> dict[str, GroupNode]:
+    """Return models of a corpus by their ids; a stack is called ``id/encoder``.
+
+    Args:
+        uri: Where the store is.
+        snapshot: Id of the snapshot.
+        corpus: Name of the corpus.
+        models: Ids or names of groups, with or without a stack; by default all that ``holds``.
+        holds: Whether a group has what is asked for.
+
+    Raises:
+        UnknownNameError: If there is no such corpus, or no such model that ``holds``.
+    """
+    listing = list_groups(model_group(uri, snapshot, corpus))
+    known = {
+        _label(node): node
+        for model in listing.groups.values()
+        for node in model.walk()
+        if holds(node)
+    }
+    if models is None:
+        return known
+    chosen: dict[str, GroupNode] = {}
+    for name in models:
+        found = {label: node for label, node in known.items() if _is_called(label, name)}
+        if not found:
+            raise UnknownNameError("model", name, known, f"{corpus} of {uri}")
+        chosen |= found
+    return chosen
+
+
+def _label(node: GroupNode) -> str:
+    _, name, *stack = node.path.split("/")
+    return "/".join([str(node.attrs.get("model", name)), *stack])
+
+
+def _is_called(label: str, name: str) -> bool:
+    """Return whether a name means a model or one of its stacks: ids and group names both do."""
+    wanted, label = node_name(name), node_name(label)
+    return label == wanted or label in (f"{wanted}--encoder", f"{wanted}--decoder")
+
+
+def relative_depths(nodes: Iterable[GroupNode], layers: Sequence[Label]) -> xr.Variable:
+    """Return how deep layers lie in models (model, layer): 0 for embeddings, 1 for the last block.
+
+    Args:
+        nodes: The groups of the models.
+        layers: Labels of layers; NaN stands where a model has fewer.
+    """
+    blocks = np.array([[max(_n_blocks(node), 1)] for node in nodes])
+    depths = np.asarray(layers, dtype=float) / blocks
+    declared = DEPTH_COORDINATES["relative_depth"]
+    attrs = {"long_name": declared.description, "units": declared.units}
+    return xr.Variable((MODEL, LAYER), np.where(depths <= 1, depths, np.nan), attrs)
+
+
+def _n_blocks(node: GroupNode) -> int:
+    blocks = node.attrs["n_blocks"]
+    assert isinstance(blocks, int)
+    return blocks
