@@ -8,6 +8,9 @@ import icechunk
 
 from .schema import SITES, STEP
 
+BRANCH: Final = "main"
+"""The one branch of a store."""
+
 STEPS_PER_MANIFEST: Final = 4
 COORDINATE_STEPS_PER_MANIFEST: Final = 64
 INLINE_BYTES: Final = 2048

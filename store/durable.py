@@ -7,6 +7,43 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import icechunk
+
+from .configuration import BRANCH
+
+
+def publish(
+    repository: icechunk.Repository, session: icechunk.Session, directory: Path, message: str
+) -> str:
+    """Commit a transaction so that a power loss leaves it there entirely, or not at all.
+
+    The branch moves last: it never names a snapshot that is not on the disk. The caller holds the
+    lock of the store, and the transaction is based on the tip of the branch.
+
+    Args:
+        repository: The store, as Icechunk sees it.
+        session: The transaction; it is used up.
+        directory: Directory of the store.
+        message: One line for the history.
+
+    Returns:
+        The id of the new snapshot.
+
+    Raises:
+        OSError: If the disk reports an error.
+        icechunk.IcechunkError: If the branch moved although the lock is held.
+    """
+    tip = session.snapshot_id
+    snapshot = session.flush(message)
+    sync_filesystem(directory)
+    repository.reset_branch(BRANCH, snapshot, from_snapshot_id=tip)
+    reference = directory / "refs" / f"branch.{BRANCH}"
+    if reference.is_dir():
+        _sync_directory(reference)
+    else:  # Icechunk's second format keeps its branches elsewhere.
+        sync_filesystem(directory)
+    return str(snapshot)
+
 
 def sync_filesystem(directory: Path) -> None:
     """Write everything that is dirty on the file system of a directory to its disk.
@@ -29,7 +66,7 @@ def sync_filesystem(directory: Path) -> None:
         os.close(descriptor)
 
 
-def sync_directory(directory: Path) -> None:
+def _sync_directory(directory: Path) -> None:
     """Write the files of one directory, and the directory itself, to the disk."""
     for path in (*directory.iterdir(), directory):
         descriptor = os.open(path, os.O_RDONLY)

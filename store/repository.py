@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,8 +15,8 @@ import filelock
 import icechunk
 import zarr
 
-from .configuration import icechunk_config
-from .durable import sync_directory, sync_filesystem
+from .configuration import BRANCH, icechunk_config
+from .durable import publish, sync_filesystem
 from .errors import (
     ConflictError,
     FormatVersionError,
@@ -27,11 +28,11 @@ from .location import Location, check_directory, check_vacant, locate
 from .schema import FORMAT_ATTRIBUTE, FORMAT_VERSION
 from .translation import first_line, translated
 
-BRANCH = "main"
 LOCK_DIRECTORY = ".actlas"
 """Directory inside a local store that holds lock files; it may be deleted when nobody writes."""
 
 UPDATE_TRIES = 100
+CREATION_TRIES = 5
 
 Result = TypeVar("Result")
 
@@ -75,18 +76,26 @@ class Repository:
         """
         location = locate(uri)
         check_vacant(location)
-        with translated(location):
+        directory = location.directory
+        if directory is None or directory.exists():
+            return cls._create(location)
+        # Made aside and renamed, a store on a disk is never half there, whoever else is at it.
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with (
+            translated(location),
+            tempfile.TemporaryDirectory(
+                prefix=f".{directory.name}-", dir=directory.parent
+            ) as aside,
+        ):
+            made = Path(aside) / "store"
+            cls._create(locate(made))
             try:
-                opened = icechunk.Repository.create(location.storage(), config=icechunk_config())
-            except icechunk.IcechunkError as error:
-                if "clean prefix" in str(error):
-                    raise StoreExistsError(
-                        f"cannot create a store at {location.uri}: something is there already"
-                    ) from None
-                raise
-        repository = cls(location, opened)
-        repository._initialise()
-        return repository
+                made.rename(directory)
+            except OSError as error:
+                raise StoreExistsError(
+                    f"cannot create a store at {directory}: something was put there meanwhile"
+                ) from error
+        return cls._open(location, read_only=False)
 
     @classmethod
     def open(cls, uri: str | os.PathLike[str], *, read_only: bool = False) -> Repository:
@@ -116,15 +125,32 @@ class Repository:
 
         Processes may race for it: one creates, the others open.
         """
-        location = locate(uri)
-        try:
-            return cls.create(uri)
-        except (StoreExistsError, icechunk.IcechunkError):
-            check_directory(location)
-        repository = cls._open(location, read_only=False)
-        if repository._is_blank():
-            repository._initialise()
+        for _ in range(CREATION_TRIES):
+            with contextlib.suppress(StoreExistsError):
+                return cls.create(uri)
+            # What is there may be half of what another process is creating.
+            with contextlib.suppress(StoreNotFoundError):
+                repository = cls._open(locate(uri), read_only=False)
+                if repository._is_blank():
+                    repository._initialise()
+                return cls.open(uri)
+            time.sleep(0.05)
         return cls.open(uri)
+
+    @classmethod
+    def _create(cls, location: Location) -> Repository:
+        with translated(location):
+            try:
+                opened = icechunk.Repository.create(location.storage(), config=icechunk_config())
+            except (icechunk.IcechunkError, icechunk.ConflictError) as error:
+                if not icechunk.Repository.exists(location.storage()):
+                    raise
+                raise StoreExistsError(
+                    f"cannot create a store at {location.uri}: something is there already"
+                ) from error
+        repository = cls(location, opened)
+        repository._initialise()
+        return repository
 
     @classmethod
     def _open(cls, location: Location, *, read_only: bool) -> Repository:
@@ -148,7 +174,11 @@ class Repository:
             with self.lock():
                 if self._format_version() is not None:
                     return
-                self.icechunk.save_config()
+                configured = icechunk.Repository.open(
+                    self.location.storage(), config=icechunk_config()
+                )
+                configured.save_config()
+                self.icechunk = configured
             session = self.icechunk.writable_session(BRANCH)
             zarr.group(session.store, attributes={FORMAT_ATTRIBUTE: FORMAT_VERSION})
         with contextlib.suppress(ConflictError):
@@ -235,7 +265,7 @@ class Repository:
                 with self.lock():
                     solver = icechunk.ConflictDetector() if rebase else None
                     return str(session.commit(message, rebase_with=solver))
-            return self._commit_durably(session, message, rebase=rebase)
+            return self._commit_on_disk(self.location.directory, session, message, rebase=rebase)
 
     def update(self, message: str, change: Callable[[zarr.Group], Result]) -> Result:
         """Make a small change that depends on what the newest snapshot holds.
@@ -266,11 +296,11 @@ class Repository:
             time.sleep(random.uniform(0, 0.1))  # noqa: S311 - spreads the rivals, hides nothing
         raise ConflictError(f"{message}: other commits to {self.uri} came first, again and again")
 
-    def _commit_durably(self, session: icechunk.Session, message: str, *, rebase: bool) -> str:
-        directory = self.location.directory
-        assert directory is not None
-        # The bulk goes to the disk before the lock is taken, the few small objects of the
-        # snapshot under it, and the branch last: after a power loss it never names what is missing.
+    def _commit_on_disk(
+        self, directory: Path, session: icechunk.Session, message: str, *, rebase: bool
+    ) -> str:
+        # The bulk goes to the disk before the lock is taken, and only the few small objects of
+        # the snapshot under it.
         if self._file_lock is None or not self._file_lock.is_locked:
             sync_filesystem(directory)
         with self.lock():
@@ -278,16 +308,7 @@ class Repository:
                 if not rebase:
                     raise ConflictError(f"another commit to {self.uri} came first")
                 session.rebase(icechunk.ConflictDetector())
-            tip = session.snapshot_id
-            snapshot = session.flush(message)
-            sync_filesystem(directory)
-            self.icechunk.reset_branch(BRANCH, snapshot, from_snapshot_id=tip)
-            reference = directory / "refs" / f"branch.{BRANCH}"
-            if reference.is_dir():
-                sync_directory(reference)
-            else:
-                sync_filesystem(directory)
-        return str(snapshot)
+            return publish(self.icechunk, session, directory, message)
 
 
 def _reopen(uri: str, read_only: bool) -> Repository:

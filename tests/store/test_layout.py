@@ -1,0 +1,71 @@
+import math
+
+import google_crc32c
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store.layout import checksum, chunk_rows, chunk_shape, fill_value, token_chunks
+from store.schema import SITES, STEP_COORDINATES
+
+
+@pytest.mark.parametrize(
+    ("width", "n_tokens", "rows"),
+    [
+        # 4 MiB hold 2730.7 rows of 384 float32 values, 1365.3 of 768 and 256 of 4096.
+        (384, 100_000, 4096),
+        (768, 100_000, 2048),
+        (4096, 100_000, 256),
+        # Never more than the power of two that holds all the tokens.
+        (384, 1000, 1024),
+        (384, 1024, 1024),
+        (384, 1025, 2048),
+        (1, 1, 1),
+    ],
+)
+def test_chunk_rows(width, n_tokens, rows):
+    assert chunk_rows(width, n_tokens) == rows
+
+
+@given(width=st.integers(1, 100_000), n_tokens=st.integers(1, 10**7))
+def test_chunk_rows_is_the_least_power_of_two(width, n_tokens):
+    rows = chunk_rows(width, n_tokens)
+    assert rows & (rows - 1) == 0
+    assert rows * width * 4 < 2 * 4 * 2**20 or rows == 1
+    assert rows >= n_tokens or rows * width * 4 >= 4 * 2**20
+    assert rows < 2 * n_tokens
+
+
+def test_chunk_rows_needs_positive_sizes():
+    with pytest.raises(ValueError, match="must be positive, got 0 and 5"):
+        chunk_rows(0, 5)
+
+
+@given(n_tokens=st.integers(1, 10_000), rows=st.integers(1, 10_000))
+def test_token_chunks_cover_the_axis(n_tokens, rows):
+    assert (
+        (token_chunks(n_tokens, rows) - 1) * rows < n_tokens <= token_chunks(n_tokens, rows) * rows
+    )
+
+
+def test_chunk_shape_keeps_heads_together():
+    sizes = {"block": 6, "head": 12, "token": 1000, "head_dim": 64}
+    assert chunk_shape(SITES["query"], sizes, 256) == (1, 1, 12, 256, 64)
+
+
+def test_checksum_is_of_little_endian_row_major_bytes():
+    values = np.array([[1.0, -2.5], [math.inf, 0.0]], np.float32)
+    # float32: 1.0 = 3f800000, -2.5 = c0200000, inf = 7f800000, each byte-swapped.
+    expected = google_crc32c.value(bytes.fromhex("0000803f000020c00000807f00000000"))
+    assert checksum(values) == expected
+    assert checksum(values.astype(">f4")) == expected
+    assert checksum(np.asfortranarray(values)) == expected
+
+
+def test_fill_values():
+    assert fill_value(STEP_COORDINATES["step"]) == -1
+    assert fill_value(STEP_COORDINATES["revision"]) == ""
+    assert fill_value(STEP_COORDINATES["complete"]) is False
+    assert fill_value(STEP_COORDINATES["nonfinite"]) == 0
+    assert math.isnan(fill_value(SITES["residual"]))

@@ -1,0 +1,123 @@
+"""A small model whose activations follow from (step, site, variant): run in tests and by them.
+
+As a program it ingests steps one after the other and says which were acknowledged:
+``python toy.py URI VARIANT STEP...``. It is started anew to be killed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import timedelta
+
+import numpy as np
+
+from store.create import ArraySpec, CorpusSpec, create_corpus, create_model
+from store.repository import Repository
+from store.schema import SITES, TOKEN, TOKEN_COORDINATES
+from store.write import AlreadyStored, StepWriter, reserve_step
+
+PATH = "plays/owner--toy"
+N_TOKENS, N_BLOCKS, WIDTH, ROWS = 50, 3, 8, 16
+SIZES = {
+    "layer": N_BLOCKS + 1,
+    "block": N_BLOCKS,
+    "head": 2,
+    "key_value_head": 1,
+    "token": N_TOKENS,
+    "dim": WIDTH,
+    "head_dim": WIDTH // 2,
+}
+CORPUS = CorpusSpec("plays", "text", {"unit": "chars", "size": 25}, 0, "c0ffee")
+
+
+def array_spec(site):
+    variable = SITES[site]
+    return ArraySpec(variable, {name: SIZES[name] for name in variable.dims[1:]})
+
+
+def tokens():
+    columns = {name: np.zeros(N_TOKENS, item.dtype) for name, item in TOKEN_COORDINATES.items()}
+    columns["token_id"] = np.arange(N_TOKENS)
+    columns["sequence"] = np.arange(N_TOKENS) // 25
+    columns["position"] = np.arange(N_TOKENS) % 25
+    return columns
+
+
+def prepare(uri, sites: Sequence[str] = ("residual", "final_norm"), **options) -> Repository:
+    """Create the store, the corpus and the model's group, or what is missing of them."""
+    repository = Repository.open_or_create(uri)
+    create_corpus(
+        repository, CORPUS, texts=["to be", "or not"], sources=["a", "a"], source_starts=[0, 5]
+    )
+    attributes = {"n_blocks": N_BLOCKS, "width": WIDTH, "chunk_rows": ROWS}
+    attributes |= options.pop("attributes", {})
+    create_model(
+        repository,
+        "plays",
+        options.pop("model", "owner/toy"),
+        arrays=[array_spec(site) for site in sites],
+        tokens=options.pop("tokens", tokens()),
+        attributes=attributes,
+        **options,
+    )
+    return repository
+
+
+def values(step, site, variant=0):
+    shape = tuple(SIZES[name] for name in SITES[site].dims[1:])
+    seed = [step, variant, *site.encode()]
+    return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
+
+
+def write_all(writer: StepWriter, variant=0):
+    """Write every block of every site of a step, in blocks of two chunks."""
+    for site in writer.sites:
+        whole = values(writer.step, site, variant)
+        axis = SITES[site].dims[1:].index(TOKEN)
+        for start in range(0, writer.n_tokens, 2 * writer.chunk_rows):
+            rows = range(start, min(start + 2 * writer.chunk_rows, writer.n_tokens))
+            writer.write_block(site, start, whole.take(rows, axis=axis))
+
+
+def ingest(repository, step, *, variant=0, **options) -> str | AlreadyStored:
+    writer = reserve_step(repository, PATH, step, identity={"variant": variant}, **options)
+    if isinstance(writer, AlreadyStored):
+        return writer
+    with writer:
+        write_all(writer, variant)
+        return writer.commit(provenance={"revision": f"step{step}", "weights_sha256": str(step)})
+
+
+def stored(repository, step, snapshot=None):
+    """Return {site: values} of a complete step as Zarr reads them, None if it is not there."""
+    group = repository.read(snapshot)[PATH]
+    (slots,) = np.nonzero((group["step"][:] == step) & group["complete"][:])
+    if not len(slots):
+        return None
+    (slot,) = slots
+    return {site: group[site][int(slot)] for site in str(group["sites"][int(slot)]).split()}
+
+
+def assert_stored(repository, step, *, variant=0, sites=("residual", "final_norm")):
+    found = stored(repository, step)
+    assert found is not None, f"step {step} is not there"
+    assert sorted(found) == sorted(sites)
+    for site, array in found.items():
+        np.testing.assert_array_equal(array, values(step, site, variant))
+
+
+def say(line):
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    uri, variant, *steps = sys.argv[1:]
+    repository = Repository.open(uri)
+    say("ready")
+    for step in map(int, steps):
+        wait = timedelta(minutes=1)
+        outcome = ingest(repository, step, variant=int(variant), wait=wait)
+        kind = "already" if isinstance(outcome, AlreadyStored) else "stored"
+        say(f"{kind} {step}")
