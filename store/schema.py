@@ -35,6 +35,7 @@ CORPUS_TOKEN: Final = "corpus_token"
 POPULATION: Final = "population"
 COMPONENT: Final = "component"
 SCALE: Final = "scale"
+DECIMATION: Final = "decimation"
 
 METRICS_GROUP: Final = "metrics"
 """Name of the child group of a model (or of one of its stacks) that holds metric results."""
