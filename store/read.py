@@ -10,10 +10,9 @@ from typing import Final
 import numpy as np
 import xarray as xr
 
-from .arrays import member
-from .columns import Slots, complete_slots
-from .lazy import Origin, StoredActivations, StoredColumn, StoredTable, lazy_variable
+from .lazy import Origin, StoredTable, lazy_variable
 from .listing import ArrayNode, GroupNode, list_groups
+from .open_model import OpenModel, open_models
 from .repository import Repository
 from .schema import (
     BLOCK,
@@ -74,53 +73,34 @@ def open_store(
         for model in corpus.groups.values()
         for node in model.walk()
     }
-    slots = dict(zip(models, _slots(repository.uri, pinned, models), strict=True))
+    holding = [node for node in models.values() if STEP in node.arrays]
+    opened = {m.node.path: m for m in open_models(repository.uri, pinned, holding)}
     for name, corpus in listing.groups.items():
         nodes[name] = _corpus_dataset(Origin(repository.uri, pinned, name), corpus)
     for path, node in models.items():
-        origin = Origin(repository.uri, pinned, path)
-        nodes[path] = model_dataset(origin, node, slots[path], chunks)
+        held = opened.get(path)
+        nodes[path] = model_dataset(held, chunks) if held else xr.Dataset(attrs=dict(node.attrs))
     return xr.DataTree.from_dict(nodes)
 
 
-def _slots(uri: str, snapshot: str, models: Mapping[str, GroupNode]) -> list[Slots]:
-    sizes = [
-        (path, node.arrays[STEP].shape[0] if STEP in node.arrays else 0)
-        for path, node in models.items()
-    ]
-    return complete_slots(snapshot_root(uri, snapshot).store, sizes)
-
-
-def model_dataset(
-    origin: Origin, node: GroupNode, slots: Slots, chunks: Mapping[str, int] | None
-) -> xr.Dataset:
+def model_dataset(model: OpenModel, chunks: Mapping[str, int] | None) -> xr.Dataset:
     """Return the activations of one group with all of their coordinates, nothing of them read."""
-    if STEP not in node.arrays:
-        return xr.Dataset(attrs=dict(node.attrs))
-    step = node.arrays[STEP]
-    coords = {STEP: xr.Variable(STEP, slots.steps, dict(step.attrs))}
-    for name in STEP_COORDINATES:
-        if name in node.arrays and name != STEP and name not in BOOKKEEPING:
-            column = StoredColumn(origin, STEP_COORDINATES[name], slots.slots, step.shape[0])
-            coords[name] = lazy_variable(column, node.arrays[name], cached=True)
-    for name in (*TOKEN_COORDINATES, *DEPTH_COORDINATES):
-        if name in node.arrays:
-            coords[name] = _coordinate(origin, node.arrays[name])
-    arrays = {
-        name: _site(origin, node.arrays[name], slots, chunks)
-        for name in SITES
-        if name in node.arrays
+    nodes = model.node.arrays
+    sites = {name: _site(model, name, chunks) for name in SITES if name in nodes}
+    labels = {STEP: model.slots.steps, **model.depths}
+    coords = {
+        name: xr.Variable(name, values, dict(nodes[name].attrs)) for name, values in labels.items()
     }
-    used = {STEP, LAYER, *(dim for variable in arrays.values() for dim in variable.dims)}
-    shown = {name: v for name, v in coords.items() if used.issuperset(v.dims)}
-    return xr.Dataset(arrays, shown, attrs=dict(node.attrs))
+    for name in (*STEP_COORDINATES, *TOKEN_COORDINATES, *DEPTH_COORDINATES):
+        if name in nodes and name not in labels and name not in BOOKKEEPING:
+            coords[name] = lazy_variable(model.array(name), nodes[name], cached=True)
+    used = {dim for variable in sites.values() for dim in variable.dims} | {STEP, LAYER}
+    shown = {name: variable for name, variable in coords.items() if used.issuperset(variable.dims)}
+    return xr.Dataset(sites, shown, attrs=dict(model.node.attrs))
 
 
-def _site(
-    origin: Origin, node: ArrayNode, slots: Slots, chunks: Mapping[str, int] | None
-) -> xr.Variable:
-    array = StoredActivations(origin, node.name, slots.slots, node.shape[1:])
-    variable = lazy_variable(array, node, cached=False)
+def _site(model: OpenModel, name: str, chunks: Mapping[str, int] | None) -> xr.Variable:
+    variable = lazy_variable(model.array(name), model.node.arrays[name], cached=False)
     if chunks is None:
         return variable
     every = {STEP: 1, LAYER: 1, BLOCK: 1, **chunks}
@@ -128,18 +108,9 @@ def _site(
     return variable.chunk(sizes, inline_array=True)
 
 
-def _coordinate(origin: Origin, node: ArrayNode) -> xr.Variable:
-    """Return a coordinate: an index is read at once, everything else when it is used."""
-    if node.dims == (node.name,):
-        group = snapshot_root(origin.uri, origin.snapshot)
-        values = np.asarray(member(group, f"{origin.path}/{node.name}")[:])
-        return xr.Variable(node.dims, values, dict(node.attrs))
-    return stored_table(origin, node)
-
-
 def _corpus_dataset(origin: Origin, node: GroupNode) -> xr.Dataset:
     variables = {
-        name: stored_table(
+        name: _whole(
             origin,
             replace(array, dims=tuple(CORPUS_TOKEN if d == TOKEN else d for d in array.dims)),
         )
@@ -150,7 +121,6 @@ def _corpus_dataset(origin: Origin, node: GroupNode) -> xr.Dataset:
     return xr.Dataset(variables, plain, attrs=dict(node.attrs))
 
 
-def stored_table(origin: Origin, node: ArrayNode) -> xr.Variable:
-    """Return a whole small array, read when it is first used and kept."""
+def _whole(origin: Origin, node: ArrayNode) -> xr.Variable:
     orders = [np.arange(size) for size in node.shape]
     return lazy_variable(StoredTable(origin, node.name, node.dtype, orders), node, cached=True)
