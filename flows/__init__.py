@@ -1,0 +1,1 @@
+"""What runs things: capture, ingestion, measurement, the command line and the Prefect flows."""

@@ -1,0 +1,116 @@
+"""A corpus of the store as the tokens that a checkpoint's model is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import zarr
+
+from flows.capture.configs import load_config, longest_input
+from flows.capture.inputs import from_ids, tokenize
+from flows.capture.tokenizer import load_tokenizer
+from flows.corpora import IDS
+from store.arrays import member
+from store.errors import UnknownNameError
+from store.identity import JSON
+from store.repository import Repository
+
+if TYPE_CHECKING:
+    from flows.capture.checkpoints import Checkpoint
+    from flows.capture.tokens import Tokens
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A corpus as the store holds it.
+
+    Attributes:
+        name: Its name.
+        modality: ``text`` or ``ids``.
+        chunking: How texts become sequences.
+        content_sha256: SHA-256 of the content.
+        seed: Seed of the draw of sequences.
+        max_sequences: Number of sequences drawn, None for all.
+        special_tokens: Whether tokenizers add theirs.
+        group: Its group, at the snapshot it was opened at; texts and ids are read from it.
+    """
+
+    name: str
+    modality: str
+    chunking: Mapping[str, JSON]
+    content_sha256: str
+    seed: int
+    max_sequences: int | None
+    special_tokens: bool
+    group: zarr.Group
+
+    @property
+    def has_text(self) -> bool:
+        """Whether a tokenizer is needed."""
+        return self.modality != IDS
+
+    def identity(self) -> dict[str, JSON]:
+        """Return everything about the corpus that changes what a model is shown."""
+        return {
+            "content_sha256": self.content_sha256,
+            "chunking": self.chunking,
+            "seed": self.seed,
+            "max_sequences": self.max_sequences,
+            "special_tokens": self.special_tokens,
+        }
+
+
+def read_corpus(repository: Repository, name: str) -> Corpus:
+    """Open a corpus, without reading its texts.
+
+    Raises:
+        UnknownNameError: If the store does not hold it.
+    """
+    root = repository.read()
+    group = root.get(name)
+    if not isinstance(group, zarr.Group):
+        raise UnknownNameError("corpus", name, sorted(root.group_keys()), repository.uri)
+    facts = group.attrs.asdict()
+    chunking, seed, options = facts["chunking"], facts["seed"], facts["options"]
+    assert isinstance(chunking, Mapping)
+    assert isinstance(seed, int)
+    assert isinstance(options, Mapping)
+    wanted = options.get("max_sequences")
+    assert wanted is None or isinstance(wanted, int)
+    return Corpus(
+        name=name,
+        modality=str(facts["modality"]),
+        chunking=chunking,
+        content_sha256=str(facts["content_sha256"]),
+        seed=seed,
+        max_sequences=wanted,
+        special_tokens=bool(options.get("special_tokens", False)),
+        group=group,
+    )
+
+
+def corpus_tokens(corpus: Corpus, checkpoint: Checkpoint) -> Tokens:
+    """Return the tokens of a corpus for a checkpoint's tokenizer, or its ids as they are.
+
+    Raises:
+        CaptureError: If the tokenizer is missing, or the texts do not give one sequence.
+    """
+    config = load_config(checkpoint)
+    if not corpus.has_text:
+        ids = np.asarray(member(corpus.group, "token_id")[:])
+        numbers = np.asarray(member(corpus.group, "sequence")[:])
+        sequences = np.split(ids, np.flatnonzero(np.diff(numbers)) + 1)
+        return from_ids(sequences, max_length=longest_input(config))
+    tokenizer = load_tokenizer(checkpoint)
+    return tokenize(
+        [str(text) for text in np.asarray(member(corpus.group, "text")[:])],
+        tokenizer,
+        chunking=corpus.chunking,
+        special_tokens=corpus.special_tokens,
+        max_length=longest_input(config, tokenizer),
+        max_sequences=corpus.max_sequences if corpus.chunking["unit"] == "tokens" else None,
+        seed=corpus.seed,
+    )

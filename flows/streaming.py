@@ -1,0 +1,55 @@
+"""From the model to the store: one thread computes, one writes, a bounded queue between them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from queue import Queue
+from typing import TYPE_CHECKING, Final
+
+from store.write import StepWriter
+
+if TYPE_CHECKING:
+    from flows.capture.rows import RowBlock
+
+WAITING_BLOCKS: Final = 1
+"""Blocks that may wait for the writer; one more is being computed and one being written."""
+
+
+def stream(blocks: Iterable[RowBlock], writer: StepWriter) -> None:
+    """Write blocks of rows in a thread of their own while the next ones are computed.
+
+    An error on either side ends both and is raised here. Nothing is visible in the store until
+    the caller commits.
+
+    Args:
+        blocks: Blocks as the model gives them, computed in the calling thread.
+        writer: Takes them.
+    """
+    waiting: Queue[RowBlock | None] = Queue(WAITING_BLOCKS)
+    stopped = threading.Event()
+    with ThreadPoolExecutor(1, "actlas-writer") as pool:
+        written = pool.submit(_write, waiting, writer, stopped)
+        try:
+            for block in blocks:
+                waiting.put(block)
+                if stopped.is_set():
+                    break
+        finally:
+            waiting.put(None)
+    written.result()
+
+
+def _write(waiting: Queue[RowBlock | None], writer: StepWriter, stopped: threading.Event) -> None:
+    """Write what comes until None does; after a failure only empty the queue."""
+    block = waiting.get()
+    try:
+        while block is not None:
+            for site, values in block.values.items():
+                writer.write_block(site, block.token_start, values)
+            block = waiting.get()
+    finally:
+        stopped.set()
+        while block is not None:
+            block = waiting.get()
