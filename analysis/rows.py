@@ -29,40 +29,6 @@ class RowSource(Protocol):
         ...
 
 
-class SliceableRows(Protocol):
-    """An array of rows that can be cut: NumPy, Dask or Zarr."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Lengths of the dimensions (token, dim)."""
-        ...
-
-    def __getitem__(self, key: slice | Indices, /) -> npt.ArrayLike:
-        """Return some rows."""
-        ...
-
-
-class ArrayRows:
-    """Rows of an array (token, dim), of which one block at a time is in memory."""
-
-    def __init__(self, array: SliceableRows, order: Indices | None = None) -> None:
-        if len(array.shape) != 2:
-            raise InputError(f"rows must have the dimensions (token, dim), got shape {array.shape}")
-        self._array = array
-        self._order = order
-
-    def blocks(self, *, rows: int) -> Iterator[tuple[int, Rows]]:
-        """Yield (first token, rows (token, dim)) in the chosen order."""
-        for start in range(0, self._array.shape[0], rows):
-            stop = start + rows
-            key = slice(start, stop) if self._order is None else self._order[start:stop]
-            yield start, as_rows(self._array[key])
-
-    def rows(self, indices: Indices) -> Rows:
-        """Return the rows (token, dim) of the given numbers in the chosen order."""
-        return as_rows(self._array[indices if self._order is None else self._order[indices]])
-
-
 def as_rows(values: npt.ArrayLike) -> Rows:
     """Return values as contiguous float rows: float64 as it is, all else in float32.
 

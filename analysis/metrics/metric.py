@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float64]
 
-Needs = Literal["moments", "neighbors"]
+Needs = Literal["moments", "spectrum", "neighbors"]
 
 
 @dataclass(frozen=True)
@@ -21,14 +21,16 @@ class Metric:
     Attributes:
         name: Name in snake case, under which results are stored.
         function: Finishes statistics that were computed once for all metrics. A metric that needs
-            ``"moments"`` takes a ``Statistics``, one that needs ``"neighbors"`` takes a
-            ``Neighbors``. It returns NaN where the value is not defined.
-        needs: Which statistics the function takes.
+            ``"moments"`` or ``"spectrum"`` takes a ``Statistics``, one that needs ``"neighbors"``
+            takes a ``Neighbors``. It returns NaN where the value is not defined.
+        needs: Which statistics the function reads: ``"moments"`` are those that cost no product
+            between dimensions, ``"spectrum"`` also the eigenvalues of the covariance.
         version: Raised when the definition changes, so that stored values become stale.
         long_name: A short title, for the axis of a figure.
         units: Unit of the value, ``"1"`` when it has none.
         range: The values it can take, as text.
         reference: Where the definition comes from.
+        undefined: When the value is NaN, as the end of "NaN for ...".
         dims: Dimensions of the value beyond (step, layer, population); empty for one number.
         k: Nearest neighbours that the function reads, 0 for metrics of moments.
     """
@@ -41,5 +43,6 @@ class Metric:
     units: str
     range: str
     reference: str
+    undefined: str = ""
     dims: tuple[str, ...] = ()
     k: int = 0

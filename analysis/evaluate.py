@@ -1,0 +1,167 @@
+"""All metrics of one layer: the pass over its rows, the sample, and what is finished from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.jackknife import leave_out_groups, standard_error
+from analysis.layer import LayerStatistics
+from analysis.metrics.metric import Metric
+from analysis.neighborhoods import choose_rows, measure_neighborhood, sample_tokens
+from analysis.onepass import Request, pass_over
+from analysis.outliers import DROPPED
+from analysis.populations import CONTENT, FIRST, SPECIAL, Population, TokenTable
+from analysis.rows import RowSource
+from analysis.statistics import Statistics
+
+Floats = npt.NDArray[np.float64]
+
+STDERR: Final = "_stderr"
+"""Suffix of the variable that holds the standard error of another."""
+
+SAMPLE_ROWS: Final = 10_000
+"""Rows among which neighbours are sought, unless told otherwise."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be measured of every layer.
+
+    Attributes:
+        metrics: Metrics of moments and of neighbours.
+        populations: Populations that metrics of moments are computed for.
+        neighbor_populations: Populations that metrics of neighbours are computed for.
+        errors: Whether standard errors are computed.
+        seed: Seed of the sample that neighbours are sought in.
+        sample: Rows of that sample.
+        threads: Threads of the search for neighbours.
+        drop_nonfinite: Whether rows with NaN or infinity are left out, instead of refused.
+    """
+
+    metrics: tuple[Metric, ...]
+    populations: tuple[Population, ...]
+    neighbor_populations: tuple[Population, ...]
+    errors: bool = True
+    seed: int = 0
+    sample: int = SAMPLE_ROWS
+    threads: int = 1
+    drop_nonfinite: bool = False
+
+
+Results = dict[str, dict[str, Floats]]
+"""Values by variable and population."""
+
+
+def measure_layer(source: RowSource, table: TokenTable, plan: Plan) -> Results:
+    """Compute the metrics of one layer, reading its rows once.
+
+    Args:
+        source: The rows, in the order of their sequences.
+        table: What is known about them.
+        plan: What to compute.
+
+    Returns:
+        For each variable (the metrics, their standard errors, and counts) its value in each
+        population that it was computed for.
+
+    Raises:
+        TooFewRowsError: If there are no rows.
+        NonFiniteRowsError: If rows hold NaN or infinity and are not to be dropped.
+        InputError: If the rows do not fit the table.
+    """
+    moment = tuple(metric for metric in plan.metrics if metric.needs != "neighbors")
+    neighbor = tuple(metric for metric in plan.metrics if metric.needs == "neighbors")
+    typical = any(population.typical for population in plan.neighbor_populations)
+    results: Results = {}
+    layer = None
+    if moment or (neighbor and typical):
+        layer = pass_over(source, table, _request(plan, moment))
+        for population in plan.populations if moment else ():
+            _put(results, population, _moment_values(layer, table, population, moment, plan))
+    if neighbor:
+        for population in plan.neighbor_populations:
+            values = _neighbor_values(source, table, population, neighbor, plan, layer)
+            _put(results, population, values)
+    return results
+
+
+def _request(plan: Plan, metrics: tuple[Metric, ...]) -> Request:
+    scatter = any(metric.needs == "spectrum" for metric in metrics)
+    return Request(
+        plan.populations if metrics else plan.neighbor_populations,
+        scatter=scatter,
+        errors=scatter and plan.errors,
+        drop_nonfinite=plan.drop_nonfinite,
+    )
+
+
+def _moment_values(
+    layer: LayerStatistics,
+    table: TokenTable,
+    population: Population,
+    metrics: tuple[Metric, ...],
+    plan: Plan,
+) -> dict[str, Floats]:
+    total = Statistics(layer.total(population), vectors=plan.errors)
+    values = {metric.name: _value(metric, total) for metric in metrics}
+    if plan.errors:
+        left = leave_out_groups(layer, population, total)
+        sizes = [size for size, _ in left]
+        for metric in metrics:
+            without = [_value(metric, statistics) for _, statistics in left]
+            error = standard_error(values[metric.name], without, sizes)
+            values[metric.name + STDERR] = error
+    return values | _counts(layer, table, population)
+
+
+def _counts(layer: LayerStatistics, table: TokenTable, population: Population) -> dict[str, Floats]:
+    finite = layer.parts != DROPPED
+    content = finite & (table.codes == CONTENT)
+    left_out = {
+        "n_dropped_nonfinite": ~finite,
+        "n_dropped_special": finite & (table.codes == SPECIAL) & population.from_content,
+        "n_dropped_first": finite & (table.codes == FIRST) & population.from_content,
+        "n_dropped_outlier": content & population.typical & ~layer.members(population),
+        "n_dropped_zero": content & population.unit & (layer.norms == 0),
+    }
+    counts = {name: int(rows.sum()) for name, rows in left_out.items()}
+    members = layer.members(population)
+    counts["n"] = int(members.sum())
+    if table.sequence is not None:
+        counts["n_sequences"] = len(np.unique(table.sequence[members]))
+    return {name: np.asarray(float(count)) for name, count in counts.items()}
+
+
+def _neighbor_values(
+    source: RowSource,
+    table: TokenTable,
+    population: Population,
+    metrics: tuple[Metric, ...],
+    plan: Plan,
+    layer: LayerStatistics | None,
+) -> dict[str, Floats]:
+    content = population.from_content
+    tokens = sample_tokens(table, plan.sample, plan.seed, content=content)
+    rows = choose_rows(source.rows(tokens), population, layer, drop_nonfinite=plan.drop_nonfinite)
+    found = measure_neighborhood(
+        rows, metrics, seed=plan.seed, errors=plan.errors, threads=plan.threads
+    )
+    values = dict(found.values)
+    if plan.errors:
+        values |= {name + STDERR: error for name, error in found.errors.items()}
+    values["neighbors_n"] = np.asarray(float(found.n))
+    values["neighbors_n_duplicates"] = np.asarray(float(found.n_duplicates))
+    return values
+
+
+def _value(metric: Metric, statistics: Statistics) -> Floats:
+    return np.asarray(metric.function(statistics), np.float64)
+
+
+def _put(results: Results, population: Population, values: dict[str, Floats]) -> None:
+    for name, value in values.items():
+        results.setdefault(name, {})[population.name] = value

@@ -1,0 +1,141 @@
+"""What metrics are functions of: the finished statistics of one population of one layer."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.errors import AnalysisError
+from analysis.moment_kernels import add_outer
+from analysis.moments import Directions, Moments
+from analysis.spectrum import Spectrum
+
+Floats = npt.NDArray[np.float64]
+
+CONSTANT: Final = float(np.finfo(np.float32).eps)
+"""Spread relative to the norm of the rows below which nothing but rounding is left of it."""
+
+
+class Statistics:
+    """Statistics of n rows h of width d; u = h/‖h‖.
+
+    Args:
+        moments: Their moments.
+        vectors: Whether eigenvectors are wanted with the eigenvalues.
+        spectrum: Eigenvalues of the scatter, where they are known without it.
+        uncentred: Eigenvalues of Σhhᵀ, where they are known without the scatter.
+    """
+
+    def __init__(
+        self,
+        moments: Moments,
+        *,
+        vectors: bool = False,
+        spectrum: Spectrum | None = None,
+        uncentred: Spectrum | None = None,
+    ) -> None:
+        self._moments = moments
+        self._vectors = vectors
+        self._known = spectrum
+        self._known_uncentred = uncentred
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return self._moments.central.n
+
+    @property
+    def dim(self) -> int:
+        """Width of the rows."""
+        return len(self._moments.central.mean)
+
+    @property
+    def directions(self) -> Directions:
+        """Sums of unit vectors."""
+        return self._moments.directions
+
+    @property
+    def mean(self) -> Floats:
+        """Mean row (dim); NaN without rows."""
+        return self._moments.central.mean if self.n else np.full(self.dim, np.nan)
+
+    @cached_property
+    def norms(self) -> Floats:
+        """Norms of the rows (token), in no particular order."""
+        return np.concatenate([np.empty(0), *self._moments.norms])
+
+    @property
+    def variance(self) -> Floats:
+        """Variance of every dimension (dim), Σ(h − μ)²/n; NaN without rows."""
+        return self._over_n(self._moments.central.squares)
+
+    @property
+    def skewness(self) -> Floats:
+        """Skewness of every dimension (dim); NaN where the variance is 0."""
+        return _ratio(self._over_n(self._moments.central.cubes), self.variance**1.5)
+
+    @property
+    def kurtosis(self) -> Floats:
+        """Kurtosis of every dimension (dim), 3 for a Gaussian; NaN where the variance is 0."""
+        return _ratio(self._over_n(self._moments.central.quartics), self.variance**2)
+
+    @property
+    def constant(self) -> bool:
+        """Whether the rows are the same up to the rounding of float32."""
+        square = float(np.mean(self.norms**2)) if self.n else 0.0
+        return bool(self.variance.sum() <= CONSTANT**2 * square) if self.n else True
+
+    @property
+    def spectrum(self) -> Floats:
+        """Eigenvalues λ (component) of the covariance Σ(h − μ)(h − μ)ᵀ/n, falling.
+
+        At most n − 1 are not 0; all are NaN with fewer than two rows or constant ones.
+        """
+        return self._normalised(self.scatter_spectrum.values)
+
+    @property
+    def uncentred_spectrum(self) -> Floats:
+        """Eigenvalues (component) of Σhhᵀ/n, falling; NaN without rows or with zeros only."""
+        values = self.uncentred_scatter_spectrum.values
+        if self.n == 0 or not values.any():
+            return np.full(self.dim, np.nan)
+        return values / self.n
+
+    @cached_property
+    def scatter_spectrum(self) -> Spectrum:
+        """Eigenvalues of the scatter itself."""
+        if self._known is not None:
+            return self._known
+        return Spectrum.of(self._scatter(), rank=self.n - 1, vectors=self._vectors)
+
+    @cached_property
+    def uncentred_scatter_spectrum(self) -> Spectrum:
+        """Eigenvalues of Σhhᵀ itself."""
+        if self._known_uncentred is not None:
+            return self._known_uncentred
+        matrix = self._scatter().copy()
+        add_outer(matrix, self._moments.central.mean, float(self.n))
+        return Spectrum.of(matrix, rank=self.n, vectors=self._vectors)
+
+    def _scatter(self) -> Floats:
+        scatter = self._moments.central.scatter
+        if scatter is None:
+            raise AnalysisError(
+                "the spectrum was not collected for this metric; declare needs='spectrum'"
+            )
+        return scatter
+
+    def _normalised(self, values: Floats) -> Floats:
+        if self.n < 2 or self.constant:
+            return np.full(self.dim, np.nan)
+        return values / self.n
+
+    def _over_n(self, sums: Floats) -> Floats:
+        return sums / self.n if self.n else np.full(self.dim, np.nan)
+
+
+def _ratio(top: Floats, bottom: Floats) -> Floats:
+    return np.divide(top, bottom, out=np.full_like(top, np.nan), where=bottom > 0)
