@@ -128,7 +128,7 @@ class Search:
         self,
         centred: CentredRows,
         groups: npt.NDArray[np.int64],
-        pool: ThreadPoolExecutor,
+        pool: ThreadPoolExecutor | None,
         block_rows: int,
     ) -> None:
         """Prepare a search.
@@ -136,7 +136,7 @@ class Search:
         Args:
             centred: The rows.
             groups: Group of each token, within which no neighbours are sought (token).
-            pool: Threads that share the work.
+            pool: Threads that share the work; without, the calling one does it all.
             block_rows: Rows of one block of the products.
         """
         self._centred = centred
@@ -283,7 +283,8 @@ class Search:
         return [slice(start, min(n, start + rows)) for start in range(0, n, rows)]
 
     def _share(self, work: Callable[[Task], None], tasks: Iterable[Task]) -> None:
-        for _ in self._pool.map(work, tasks):
+        run = map if self._pool is None else self._pool.map
+        for _ in run(work, tasks):
             pass
 
 

@@ -11,6 +11,7 @@ search: a distance of zero says nothing about dimension, and biases what the oth
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Final
 
@@ -74,13 +75,13 @@ def nearest_neighbors(
         NonFiniteRowsError: If a value is NaN or infinite.
         InputError: If an argument has the wrong shape, dtype or range.
     """
-    rows = _checked(rows, k if minimum is None else min(k, minimum), groups)
+    rows = _checked(rows, k, groups)
     kept = distinct_rows(rows)
     labels = _labels(kept, groups)
     choices = len(kept) - np.bincount(labels, minlength=1)[labels]
     fewest = int(choices.min(initial=len(rows)))
     required = k if minimum is None else minimum
-    if fewest < required or len(rows) == 0:
+    if fewest < required:
         raise TooFewRowsError(
             f"{required} neighbours are needed, but some row has only {fewest} to choose from "
             f"({len(rows)} rows, {len(kept)} of them distinct"
@@ -88,14 +89,22 @@ def nearest_neighbors(
             + "): sample more rows or ask for fewer neighbours"
         )
     k = min(k, fewest)
-    with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
+    n_duplicates = len(rows) - len(kept)
+    if k == 0:
+        none = (len(kept), 0)
+        return Neighbors(np.empty(none), np.empty(none, np.int64), kept, n_duplicates, 0)
+    with one_blas_thread(), _pool(threads) as pool:
         search = Search(centre_rows(rows, kept, block_rows), labels, pool, block_rows)
         furthest, candidates = search.candidates(min(k + _SPARE_CANDIDATES + k // 16, fewest))
         distances, indices = search.rank(candidates, k)
         sure = search.certified(furthest, distances[:, -1]) | (choices == candidates.shape[1])
         doubtful = np.flatnonzero(~sure)
         search.refine(doubtful, distances, indices)
-    return Neighbors(distances, indices, kept, len(rows) - len(kept), len(doubtful))
+    return Neighbors(distances, indices, kept, n_duplicates, len(doubtful))
+
+
+def _pool(threads: int) -> AbstractContextManager[ThreadPoolExecutor | None]:
+    return ThreadPoolExecutor(threads) if threads > 1 else nullcontext()
 
 
 def distinct_rows(rows: Rows) -> npt.NDArray[np.int64]:

@@ -242,6 +242,8 @@ def test_fewer_neighbours_where_they_will_do() -> None:
     assert_exact(found, rows, 5)
     with pytest.raises(TooFewRowsError, match=r"6 neighbours are needed, .* only 5"):
         nearest_neighbors(rows, 100, minimum=6)
+    for rows in (np.ones((4, 3), np.float32), np.empty((0, 3), np.float32)):
+        assert nearest_neighbors(rows, 100, minimum=0).distances.shape == (len(rows[:1]), 0)
 
 
 def test_bad_input() -> None:
