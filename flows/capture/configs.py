@@ -36,15 +36,15 @@ def load_config(checkpoint: Checkpoint) -> PreTrainedConfig:
     try:
         with quiet():
             if random is not None and random.model_type is not None:
-                config = AutoConfig.for_model(random.model_type)
-            else:
-                assert checkpoint.directory is not None
-                config = AutoConfig.from_pretrained(
-                    checkpoint.directory,
-                    trust_remote_code=False,
-                    local_files_only=True,
-                    **({"gguf_file": checkpoint.gguf} if checkpoint.gguf else {}),
-                )
+                _check_overrides(AutoConfig.for_model(random.model_type), random)
+                return AutoConfig.for_model(random.model_type, **dict(random.overrides))
+            assert checkpoint.directory is not None
+            config = AutoConfig.from_pretrained(
+                checkpoint.directory,
+                trust_remote_code=False,
+                local_files_only=True,
+                **({"gguf_file": checkpoint.gguf} if checkpoint.gguf else {}),
+            )
             return config if random is None else _overridden(config, random)
     except CheckpointError:
         raise
@@ -59,22 +59,26 @@ def longest_input(
     text = config.get_text_config()
     limits = [int(getattr(text, "max_position_embeddings", None) or _NO_LIMIT)]
     if config.model_type in _PADDING_SHIFTS_POSITIONS:
-        limits[0] -= int(text.pad_token_id or 0) + 1
+        limits[0] -= int(getattr(text, "pad_token_id", None) or 0) + 1
     if tokenizer is not None:
         limits.append(int(tokenizer.model_max_length))
     limit = min(limits)
     return limit if 0 < limit < _NO_LIMIT else None
 
 
-def _overridden(config: PreTrainedConfig, random: RandomWeights) -> PreTrainedConfig:
+def _check_overrides(config: PreTrainedConfig, random: RandomWeights) -> None:
     known = set(config.to_dict()) | set(config.attribute_map)
     for name, _ in random.overrides:
         if name not in known:
             raise CheckpointError(
                 f"the config of {config.model_type} has no entry {name!r}{_near(name, known)}"
             )
+
+
+def _overridden(config: PreTrainedConfig, random: RandomWeights) -> PreTrainedConfig:
+    _check_overrides(config, random)
     entries = {**config.to_dict(), **dict(random.overrides)}
-    # Lists with one entry a layer are derived anew, for another number of layers.
+    # One entry a layer: derived anew, for another number of layers.
     entries.pop("layer_types", None)
     return type(config).from_dict(entries)
 

@@ -114,7 +114,7 @@ def _window_rows(shapes: Sequence[SiteShape], batch_tokens: int) -> int:
 
 
 def _padding_id(loaded: LoadedModel) -> int:
-    padding = loaded.model.config.get_text_config().pad_token_id
+    padding = getattr(loaded.model.config.get_text_config(), "pad_token_id", None)
     return int(padding) if isinstance(padding, int) and padding >= 0 else 0
 
 

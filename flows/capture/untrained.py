@@ -18,7 +18,7 @@ _BYTES_A_ROUND: Final = 1 << 24
 
 
 def draw_model(
-    checkpoint: Checkpoint, *, attention: str = "sdpa", head: bool = False
+    checkpoint: Checkpoint, *, attention: str | None = None, head: bool = False
 ) -> PreTrainedModel:
     """Draw the weights of an untrained model, the same ones for the same seed.
 
@@ -26,7 +26,7 @@ def draw_model(
 
     Args:
         checkpoint: One with random weights.
-        attention: Implementation of attention.
+        attention: Implementation of attention; the model's own default when None.
         head: Whether to add the part that predicts the next token.
 
     Raises:

@@ -31,6 +31,7 @@ class LoadedModel:
         stack: Its blocks and final norm.
         model_type: Name of its architecture in `transformers`.
         source_dtype: Dtype it computes in.
+        attention: Implementation of its attention.
         has_head: Whether it predicts tokens.
     """
 
@@ -38,6 +39,7 @@ class LoadedModel:
     stack: Stack
     model_type: str
     source_dtype: str
+    attention: str
     has_head: bool
 
     @property
@@ -56,7 +58,7 @@ def load_model(
     *,
     device: str = "auto",
     dtype: torch.dtype | None = None,
-    attention: Literal["eager", "sdpa"] = "sdpa",
+    attention: Literal["eager", "sdpa"] | None = None,
     head: bool = False,
     blocks: str | None = None,
 ) -> LoadedModel:
@@ -68,7 +70,8 @@ def load_model(
         checkpoint: Which one.
         device: A torch device, or ``auto``: CUDA if there is any.
         dtype: What to compute in; as stored when None (float32 for GGUF and drawn weights).
-        attention: Implementation of attention; only ``eager`` shows its probabilities.
+        attention: Implementation of attention, the model's default when None; only ``eager``
+            shows its probabilities.
         head: Whether to load the part that predicts the next token, for the loss.
         blocks: Dotted name of the list of blocks, for a model where it cannot be found.
 
@@ -88,12 +91,13 @@ def load_model(
         stack=find_stack(model, blocks),
         model_type=str(model.config.model_type),
         source_dtype=str(model.dtype).removeprefix("torch."),
+        attention=str(model.config._attn_implementation),
         has_head=head,
     )
 
 
 def _read_model(
-    checkpoint: Checkpoint, dtype: torch.dtype | None, attention: str, head: bool
+    checkpoint: Checkpoint, dtype: torch.dtype | None, attention: str | None, head: bool
 ) -> PreTrainedModel:
     directory = checkpoint.directory
     assert directory is not None
