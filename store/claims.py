@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import filelock
@@ -15,11 +13,17 @@ from .repository import LOCK_DIRECTORY
 _memory: dict[tuple[str, str, int], threading.Lock] = {}
 
 
-@dataclass(frozen=True)
 class Claim:
-    """The right to write to one slot of one model's group."""
+    """The right to write to one slot of one model's group, until it is released."""
 
-    release: Callable[[], None]
+    def __init__(self, lock: threading.Lock | filelock.BaseFileLock | None = None) -> None:
+        self._lock = lock
+
+    def release(self) -> None:
+        """Let others have the slot; once is enough, twice does no harm."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
 
 def claim_slot(location: Location, path: str, slot: int) -> Claim | None:
@@ -36,9 +40,9 @@ def claim_slot(location: Location, path: str, slot: int) -> Claim | None:
     """
     if location.memory_lock is not None:
         held = _memory.setdefault((location.uri, path, slot), threading.Lock())
-        return Claim(held.release) if held.acquire(blocking=False) else None
+        return Claim(held) if held.acquire(blocking=False) else None
     if location.directory is None:
-        return Claim(_nothing)
+        return Claim()
     file = location.directory / LOCK_DIRECTORY / "slots" / path / f"{slot}.lock"
     file.parent.mkdir(parents=True, exist_ok=True)
     # A writer thread may release what the thread that reserved has acquired.
@@ -47,7 +51,7 @@ def claim_slot(location: Location, path: str, slot: int) -> Claim | None:
         lock.acquire(timeout=0)
     except filelock.Timeout:
         return None
-    return Claim(lock.release)
+    return Claim(lock)
 
 
 def is_fresh(location: Location, reserved_at: str, takeover_after: timedelta) -> bool:
@@ -63,7 +67,3 @@ def is_fresh(location: Location, reserved_at: str, takeover_after: timedelta) ->
     if location.directory is not None or location.memory_lock is not None or not reserved_at:
         return False
     return datetime.now(UTC) - datetime.fromisoformat(reserved_at) < takeover_after
-
-
-def _nothing() -> None:
-    """Release what was never held."""

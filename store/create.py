@@ -179,8 +179,11 @@ def create_model(
     Raises:
         UnknownNameError: If there is no such corpus.
         IdentityConflictError: If the group is there with other tokens, sizes or attributes.
-        StoreError: If token coordinates are missing or of different lengths.
+        StoreError: If token coordinates are missing or of different lengths, or the corpus uses the
+            model's name itself.
     """
+    if node_name(model) in {**CORPUS_VARIABLES, **TOKEN_COORDINATES}:
+        raise StoreError(f"{model!r} is an array of the corpus, so no model can have that name")
     n_tokens = _token_count(tokens)
     facts = {"model": model, **attributes}
     facts.setdefault("chunk_rows", chunk_rows(_size(facts, "width"), n_tokens))

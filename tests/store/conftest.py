@@ -55,4 +55,5 @@ def start_toy():
     yield start
     for process in started:
         process.kill()
-        process.communicate()
+        process.wait()
+        process.stdout.close()

@@ -1,12 +1,13 @@
 """A small model whose activations follow from (step, site, variant): run in tests and by them.
 
 As a program it ingests steps one after the other and says which were acknowledged:
-``python toy.py URI VARIANT STEP...``. It is started anew to be killed.
+``python toy.py URI VARIANT STEP...``. Tests start it as often as they need, and kill it.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -112,12 +113,25 @@ def say(line):
     sys.stdout.flush()
 
 
-if __name__ == "__main__":
-    uri, variant, *steps = sys.argv[1:]
+def main(uri, variant, *steps):
     repository = Repository.open(uri)
     say("ready")
+    if steps[0].startswith("stop-when-"):
+        stop_half_way(repository, int(steps[1]), steps[0].removeprefix("stop-when-"))
     for step in map(int, steps):
-        wait = timedelta(minutes=1)
-        outcome = ingest(repository, step, variant=int(variant), wait=wait)
+        outcome = ingest(repository, step, variant=int(variant), wait=timedelta(minutes=1))
         kind = "already" if isinstance(outcome, AlreadyStored) else "stored"
         say(f"{kind} {step}")
+
+
+def stop_half_way(repository, step, moment):
+    """Reserve a step, write it or not, and wait to be killed."""
+    writer = reserve_step(repository, PATH, step, identity={"variant": 0})
+    if moment == "written":
+        write_all(writer)
+    say(f"{moment} {step}")
+    time.sleep(600)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
