@@ -5,3 +5,13 @@ import os
 # Icechunk logs to standard output, where programs read our JSON, unless this is set when it is
 # first imported; no module of this package is imported before this line.
 os.environ.setdefault("ICECHUNK_LOG", "error")
+
+from .cube import cube  # noqa: E402
+from .errors import StoreError  # noqa: E402
+from .metrics import open_metrics  # noqa: E402
+from .read import open_store  # noqa: E402
+from .repository import Repository  # noqa: E402
+
+create_store = Repository.create
+
+__all__ = ["StoreError", "create_store", "cube", "open_metrics", "open_store"]
