@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from zarr.buffer import default_buffer_prototype
+from zarr.core.sync import sync
 
 import store
 
@@ -57,3 +59,24 @@ def start_toy():
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+@pytest.fixture
+def disk_repository(toy, tmp_path, monkeypatch):
+    """The toy model on a disk, every chunk an object of its own."""
+    monkeypatch.setattr("store.configuration.INLINE_BYTES", 0)
+    return toy.prepare(str(tmp_path / "store"))
+
+
+@pytest.fixture
+def chunk_file():
+    """Find the object of a chunk: ``chunk_file(repository, key)``, with the key Zarr gives it."""
+
+    def find(repository, key):
+        store = repository.read().store
+        encoded = sync(store.get(key, default_buffer_prototype())).to_bytes()
+        chunks = Path(repository.uri) / "chunks"
+        (path,) = (p for p in chunks.rglob("*") if p.is_file() and p.read_bytes() == encoded)
+        return path
+
+    return find
