@@ -1,7 +1,7 @@
 """Metrics of representation geometry, from one pass over stored or given activations."""
 
-from analysis.compute import compute_metrics
 from analysis.errors import AnalysisError
+from analysis.labelled import compute_metrics
 from analysis.metrics import METRICS, Metric
 from analysis.populations import POPULATIONS, Population
 

@@ -1,101 +1,169 @@
-"""Metrics of activations that are at hand as labelled arrays."""
+"""Measuring what the store holds: only what is missing or stale, committed beside it."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Hashable, Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
 
-import numpy as np
 import xarray as xr
 
 from analysis.choose import make_plan
-from analysis.errors import InputError
-from analysis.evaluate import SAMPLE_ROWS, measure_layer
-from analysis.inputs import CAUSAL, ArrayRows, read_table, width_dimension
+from analysis.engines import THREADS, check_scheduler, run_tasks
+from analysis.evaluate import SAMPLE_ROWS
 from analysis.metrics.metric import Metric
-from analysis.results import assemble
-from store.schema import TOKEN
+from analysis.tasks import SlabResult, SlabTask, batch_tasks, run_slab_tasks, slab_bytes
+from analysis.work import RESIDUAL, definitions_of, find_work, labelled_results
+from store.metrics import Definition, write_metrics
+from store.repository import Repository
+
+COMMIT_SECONDS: Final = 30.0
+"""Time between commits: what a run that is killed can lose."""
+
+BATCH_BYTES: Final = 32 << 20
+"""Bytes that a task reads at least, for the scheduler's time not to be felt."""
+
+Progress = Callable[[int, int], None]
 
 
-def compute_metrics(
-    data: xr.Dataset | xr.DataArray,
-    metrics: Iterable[str | Metric] | None = None,
+@dataclass(frozen=True)
+class MeasureReport:
+    """What a run did, or would do.
+
+    Attributes:
+        path: Group of the model.
+        computed: Values (metric, step, layer, population) computed, or to be computed.
+        up_to_date: Values asked for that were current already.
+        slabs: Slabs read, or to be read, once each.
+        bytes_read: Bytes of their values in memory.
+        snapshot: Snapshot of the store that the activations were read from.
+        seconds: Time the run took.
+    """
+
+    path: str
+    computed: int
+    up_to_date: int
+    slabs: int
+    bytes_read: int
+    snapshot: str
+    seconds: float
+
+
+def measure(
+    repository: Repository | str,
+    path: str,
     *,
+    metrics: Iterable[str | Metric] | None = None,
     populations: Sequence[str] | None = None,
-    site: str = "residual",
-    causal: bool | None = None,
-    errors: bool = True,
+    steps: Sequence[int] | None = None,
+    layers: Sequence[int] | None = None,
+    sites: Sequence[str] = (RESIDUAL,),
+    scheduler: str = THREADS,
     seed: int = 0,
     sample: int = SAMPLE_ROWS,
-) -> xr.Dataset:
-    """Compute metrics of every slice (token, dim) of an array of activations.
+    plan: bool = False,
+    progress: Progress | None = None,
+) -> MeasureReport:
+    """Compute metrics of stored activations, and commit them to the store.
+
+    Each slab of which anything is missing or stale is read once, by one task. Results are
+    committed by this process, every half minute and at the end, so that a run that is killed
+    keeps what it had; a run that fails keeps what was done.
 
     Args:
-        data: A DataArray with the dimensions ``token`` and ``dim`` (or ``head_dim``) and any
-            others, or the Dataset of a model with one. Held by NumPy or lazily by Dask, it is
-            read one slice after another. With the token coordinates ``special``, ``position``
-            and ``sequence`` populations can be told apart; without, only ``all`` rows.
-        metrics: Names of metrics, or metrics of one's own; None for all of ``METRICS``.
-        populations: Names of populations; None for all that can be told apart, and ``content``
-            alone for metrics of neighbours.
-        site: Which variable of a Dataset to read.
-        causal: Whether tokens attend only to earlier ones, so that the first token of each
-            sequence is no content; by default the attribute ``causal``.
-        errors: Whether to compute standard errors, by leaving out groups of sequences (of rows,
-            taken for independent, without sequences).
+        repository: The store, or its URI.
+        path: ``corpus/model`` or ``corpus/model/stack``.
+        metrics: Names of metrics, or metrics of one's own; None for all.
+        populations: Names of populations; None for all of them for metrics of moments, and
+            ``content`` alone for metrics of neighbours.
+        steps: Steps, None for all complete ones.
+        layers: Layers or blocks, None for all.
+        sites: Sites. The variables of any but ``residual`` have its name before theirs.
+        scheduler: ``threads``, ``local[:N]`` or the address of a Dask scheduler.
         seed: Seed of the sample of rows that neighbours are sought in.
         sample: Number of those rows.
-
-    Returns:
-        For each metric a variable with the other dimensions of the array, ``population`` and
-        those of the metric, its standard error ``<metric>_stderr``, and counts of rows.
+        plan: Only count what would be computed.
+        progress: Called with the number of slabs just done, and of all.
 
     Raises:
         UnknownMetricError: If there is no metric of a name.
         UnknownPopulationError: If there is no population of a name.
-        TooFewRowsError: If there are no rows.
-        NonFiniteRowsError: If there are NaN or infinite activations.
-        InputError: If the array is not one of activations.
+        NonFiniteRowsError: If activations are NaN or infinite that were not stored as such.
+        SchedulerError: If the scheduler does not exist or does not answer.
+        StoreError: If activations are missing or damaged, or results cannot be stored.
     """
-    array = _activations(data, site)
-    width = width_dimension(array)
-    outer = [name for name in array.dims if name not in (TOKEN, width)]
-    table, order = read_table(array, causal if causal is not None else data.attrs.get(CAUSAL))
-    plan = make_plan(
-        metrics,
-        populations,
-        labelled=table.labelled,
-        errors=errors,
-        seed=seed,
-        sample=sample,
-        threads=os.cpu_count() or 1,
+    started = time.monotonic()
+    check_scheduler(scheduler)
+    opened = Repository.open(repository) if isinstance(repository, str) else repository
+    snapshot = opened.snapshot_id()
+    wanted = make_plan(metrics, populations, labelled=True, seed=seed, sample=sample)
+    work = {
+        site: find_work(opened, path, snapshot, wanted, site=site, steps=steps, layers=layers)
+        for site in sites
+    }
+    tasks = [task for found in work.values() for task in found.tasks]
+    if tasks and not plan:
+        definitions = [one for site in sites for one in definitions_of(wanted, site)]
+        committer = _Committer(opened, path, snapshot, definitions, len(tasks), progress)
+        committer.run(tasks, scheduler)
+    return MeasureReport(
+        path,
+        computed=sum(found.missing for found in work.values()),
+        up_to_date=sum(found.current for found in work.values()),
+        slabs=len(tasks),
+        bytes_read=sum(slab_bytes(task.slab) for task in tasks),
+        snapshot=snapshot,
+        seconds=time.monotonic() - started,
     )
-    ordered = array.transpose(*outer, TOKEN, width).variable
-    sizes = {str(name): array.sizes[name] for name in outer}
-    cells = {
-        place: measure_layer(ArrayRows(ordered[place], order), table, plan)
-        for place in np.ndindex(*sizes.values())
-    }
-    return assemble(cells, plan, sizes).assign_coords(_outer_coordinates(array, outer))
 
 
-def _activations(data: xr.Dataset | xr.DataArray, site: str) -> xr.DataArray:
-    if isinstance(data, xr.DataArray):
-        return data
-    if site not in data.data_vars:
-        raise InputError(
-            f"the dataset has no variable {site!r}, only {sorted(map(str, data.data_vars))};"
-            " name one of them as site="
-        )
-    return data[site]
+class _Committer:
+    """Runs tasks and commits their results as they come."""
 
+    def __init__(
+        self,
+        repository: Repository,
+        path: str,
+        snapshot: str,
+        definitions: Sequence[Definition],
+        total: int,
+        progress: Progress | None,
+    ) -> None:
+        self._repository = repository
+        self._path = path
+        self._snapshot = snapshot
+        self._definitions = {definition.metric: definition for definition in definitions}
+        self._total = total
+        self._progress = progress
+        self._boxes: list[xr.Dataset] = []
+        self._committed = time.monotonic()
 
-def _outer_coordinates(
-    array: xr.DataArray, outer: Sequence[Hashable]
-) -> dict[Hashable, xr.DataArray]:
-    """Return the coordinates that describe slices, not tokens."""
-    return {
-        name: coordinate
-        for name, coordinate in array.coords.items()
-        if set(coordinate.dims) <= set(outer)
-    }
+    def run(self, tasks: Sequence[SlabTask], scheduler: str) -> None:
+        """Run tasks; whatever stops them, commit what was done."""
+        try:
+            run_tasks(run_slab_tasks, batch_tasks(tasks, BATCH_BYTES), self._receive, scheduler)
+        finally:
+            self._commit()
+
+    def _receive(self, results: Sequence[SlabResult]) -> None:
+        for result in results:
+            self._boxes += labelled_results(result)
+        if time.monotonic() - self._committed > COMMIT_SECONDS:
+            self._commit()
+        if self._progress is not None:
+            self._progress(len(results), self._total)
+
+    def _commit(self) -> None:
+        if self._boxes:
+            boxes, self._boxes = self._boxes, []
+            names = {str(name) for box in boxes for name in box.data_vars}
+            definitions = [one for name, one in self._definitions.items() if name in names]
+            write_metrics(
+                self._repository,
+                self._path,
+                boxes,
+                snapshot=self._snapshot,
+                definitions=definitions,
+            )
+        self._committed = time.monotonic()

@@ -38,6 +38,10 @@ class NonFiniteRowsError(AnalysisError):
     """Rows hold NaN or infinity where the data was said to be finite."""
 
 
+class SchedulerError(AnalysisError):
+    """Work was to be run somewhere that does not exist or does not answer."""
+
+
 def _suggestion(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=3)

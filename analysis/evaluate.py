@@ -11,7 +11,7 @@ import numpy.typing as npt
 from analysis.jackknife import leave_out_groups, standard_error
 from analysis.layer import LayerStatistics
 from analysis.metrics.metric import Metric
-from analysis.neighborhoods import choose_rows, measure_neighborhood, sample_tokens
+from analysis.neighborhoods import Sample, choose_rows, measure_neighborhood, sample_tokens
 from analysis.onepass import Request, pass_over
 from analysis.outliers import DROPPED
 from analysis.populations import CONTENT, FIRST, SPECIAL, Population, TokenTable
@@ -146,13 +146,17 @@ def _neighbor_values(
 ) -> dict[str, Floats]:
     content = population.from_content
     tokens = sample_tokens(table, plan.sample, plan.seed, content=content)
-    rows = choose_rows(source.rows(tokens), population, layer, drop_nonfinite=plan.drop_nonfinite)
-    found = measure_neighborhood(
-        rows, metrics, seed=plan.seed, errors=plan.errors, threads=plan.threads
+    sequence = None if table.sequence is None else table.sequence[tokens]
+    sample = choose_rows(
+        Sample(source.rows(tokens), sequence),
+        population,
+        layer,
+        drop_nonfinite=plan.drop_nonfinite,
     )
-    values = dict(found.values)
-    if plan.errors:
-        values |= {name + STDERR: error for name, error in found.errors.items()}
+    found = measure_neighborhood(
+        sample, metrics, seed=plan.seed, errors=plan.errors, threads=plan.threads
+    )
+    values = found.values | {name + STDERR: error for name, error in found.errors.items()}
     values["neighbors_n"] = np.asarray(float(found.n))
     values["neighbors_n_duplicates"] = np.asarray(float(found.n_duplicates))
     return values

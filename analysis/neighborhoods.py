@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from analysis.errors import NonFiniteRowsError, TooFewRowsError
+from analysis.errors import NonFiniteRowsError
 from analysis.layer import LayerStatistics
 from analysis.metrics.metric import Metric
 from analysis.moment_kernels import measure_norms
-from analysis.neighbors import Neighbors, nearest_neighbors
+from analysis.neighbors import nearest_neighbors
 from analysis.populations import CONTENT, OUTLIER_FACTOR, Population, TokenTable
 from analysis.rows import Indices, Rows
+from analysis.subsamples import subsample_errors
 
 Floats = npt.NDArray[np.float64]
-
-SUBSAMPLES: Final = 5
-"""Disjoint parts of the sample, whose scatter gives the standard error."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +26,7 @@ class Neighborhood:
 
     Attributes:
         values: Value of each metric, by name.
-        errors: Its standard error, in the same shape.
+        errors: Its standard error, in the same shape; empty where none was wanted.
         n: Distinct rows of the sample.
         n_duplicates: Rows of the sample dropped because they equal another one.
     """
@@ -59,13 +56,26 @@ def sample_tokens(table: TokenTable, size: int, seed: int, *, content: bool) -> 
     return np.sort(drawn).astype(np.int64)
 
 
+@dataclass(frozen=True)
+class Sample:
+    """Some rows of a layer.
+
+    Attributes:
+        rows: The rows (token, dim).
+        sequence: Number of the sequence of each (token), None for independent rows.
+    """
+
+    rows: Rows
+    sequence: Indices | None
+
+
 def choose_rows(
-    rows: Rows, population: Population, layer: LayerStatistics | None, *, drop_nonfinite: bool
-) -> Rows:
+    sample: Sample, population: Population, layer: LayerStatistics | None, *, drop_nonfinite: bool
+) -> Sample:
     """Return the rows of a sample of content, or of all rows, that are in a population.
 
     Args:
-        rows: Rows (token, dim).
+        sample: Rows of content, or of all rows.
         population: The population.
         layer: Statistics of the layer, which hold its median norm; needed for typical rows.
         drop_nonfinite: Whether rows with NaN or infinity are left out, instead of refused.
@@ -73,6 +83,7 @@ def choose_rows(
     Raises:
         NonFiniteRowsError: If there are such rows and they are not to be dropped.
     """
+    rows = sample.rows
     norms = np.empty(len(rows))
     measure_norms(rows, norms)
     chosen = np.isfinite(norms)
@@ -84,56 +95,34 @@ def choose_rows(
     if population.typical:
         assert layer is not None
         chosen &= norms <= OUTLIER_FACTOR * layer.median
-    if not population.unit:
-        return rows[chosen]
-    chosen &= norms > 0
-    units: Rows = (rows[chosen] / norms[chosen, None]).astype(rows.dtype)
-    return units
+    if population.unit:
+        chosen &= norms > 0
+    sequence = None if sample.sequence is None else sample.sequence[chosen]
+    values: Rows = rows[chosen]
+    if population.unit:
+        values = (values / norms[chosen, None]).astype(rows.dtype)
+    return Sample(values, sequence)
 
 
 def measure_neighborhood(
-    rows: Rows,
-    metrics: Sequence[Metric],
-    *,
-    seed: int,
-    errors: bool,
-    threads: int,
+    sample: Sample, metrics: Sequence[Metric], *, seed: int, errors: bool, threads: int
 ) -> Neighborhood:
     """Compute neighbour metrics of a sample of rows.
 
     Args:
-        rows: Finite rows (token, dim).
+        sample: Finite rows.
         metrics: Metrics that need neighbours.
         seed: Seed of the division into parts.
         errors: Whether standard errors are wanted.
         threads: Threads of the search.
     """
     k = max(metric.k for metric in metrics)
-    neighbors = _neighbors(rows, k, threads)
-    distinct = rows[neighbors.kept]
-    values = {metric.name: _value(metric, neighbors) for metric in metrics}
-    spread = {name: np.full_like(value, np.nan) for name, value in values.items()}
+    neighbors = nearest_neighbors(sample.rows, k, threads=threads, minimum=0)
+    spread = {}
     if errors:
-        order = np.random.default_rng(seed).permutation(len(distinct))
-        parts = [
-            _neighbors(distinct[np.sort(part)], k, threads)
-            for part in np.array_split(order, SUBSAMPLES)
-        ]
-        for metric in metrics:
-            found = np.stack([_value(metric, part) for part in parts])
-            spread[metric.name] = found.std(axis=0, ddof=1) / np.sqrt(SUBSAMPLES)
-    return Neighborhood(values, spread, len(distinct), neighbors.n_duplicates)
-
-
-def _neighbors(rows: Rows, k: int, threads: int) -> Neighbors:
-    """Search as many as k neighbours; none at all where there are no two distinct rows."""
-    try:
-        return nearest_neighbors(rows, k, threads=threads, minimum=1)
-    except TooFewRowsError:
-        kept = np.arange(min(1, len(rows)))
-        empty = np.empty((len(kept), 0))
-        return Neighbors(empty, empty.astype(np.int64), kept, len(rows) - len(kept), 0)
-
-
-def _value(metric: Metric, neighbors: Neighbors) -> Floats:
-    return np.asarray(metric.function(neighbors), np.float64)
+        sequences = None if sample.sequence is None else sample.sequence[neighbors.kept]
+        spread = subsample_errors(
+            sample.rows[neighbors.kept], metrics, sequences=sequences, seed=seed, threads=threads
+        )
+    values = {metric.name: np.asarray(metric.function(neighbors), np.float64) for metric in metrics}
+    return Neighborhood(values, spread, len(neighbors.kept), neighbors.n_duplicates)

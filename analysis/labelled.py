@@ -1,0 +1,101 @@
+"""Metrics of activations that are at hand as labelled arrays."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Iterable, Sequence
+
+import numpy as np
+import xarray as xr
+
+from analysis.choose import make_plan
+from analysis.errors import InputError
+from analysis.evaluate import SAMPLE_ROWS, measure_layer
+from analysis.inputs import CAUSAL, ArrayRows, read_table, width_dimension
+from analysis.metrics.metric import Metric
+from analysis.results import assemble
+from store.schema import TOKEN
+
+
+def compute_metrics(
+    data: xr.Dataset | xr.DataArray,
+    metrics: Iterable[str | Metric] | None = None,
+    *,
+    populations: Sequence[str] | None = None,
+    site: str = "residual",
+    causal: bool | None = None,
+    errors: bool = True,
+    seed: int = 0,
+    sample: int = SAMPLE_ROWS,
+) -> xr.Dataset:
+    """Compute metrics of every slice (token, dim) of an array of activations.
+
+    Args:
+        data: A DataArray with the dimensions ``token`` and ``dim`` (or ``head_dim``) and any
+            others, or the Dataset of a model with one. Held by NumPy or lazily by Dask, it is
+            read one slice after another. With the token coordinates ``special``, ``position``
+            and ``sequence`` populations can be told apart; without, only ``all`` rows.
+        metrics: Names of metrics, or metrics of one's own; None for all of ``METRICS``.
+        populations: Names of populations; None for all that can be told apart, and ``content``
+            alone for metrics of neighbours.
+        site: Which variable of a Dataset to read.
+        causal: Whether tokens attend only to earlier ones, so that the first token of each
+            sequence is no content; by default the attribute ``causal``.
+        errors: Whether to compute standard errors, by leaving out groups of sequences (of rows,
+            taken for independent, without sequences).
+        seed: Seed of the sample of rows that neighbours are sought in.
+        sample: Number of those rows.
+
+    Returns:
+        For each metric a variable with the other dimensions of the array, ``population`` and
+        those of the metric, its standard error ``<metric>_stderr``, and counts of rows.
+
+    Raises:
+        UnknownMetricError: If there is no metric of a name.
+        UnknownPopulationError: If there is no population of a name.
+        TooFewRowsError: If there are no rows.
+        NonFiniteRowsError: If there are NaN or infinite activations.
+        InputError: If the array is not one of activations.
+    """
+    array = _activations(data, site)
+    width = width_dimension(array)
+    outer = [name for name in array.dims if name not in (TOKEN, width)]
+    table, order = read_table(array, causal if causal is not None else data.attrs.get(CAUSAL))
+    plan = make_plan(
+        metrics,
+        populations,
+        labelled=table.labelled,
+        errors=errors,
+        seed=seed,
+        sample=sample,
+        threads=os.cpu_count() or 1,
+    )
+    ordered = array.transpose(*outer, TOKEN, width).variable
+    sizes = {str(name): array.sizes[name] for name in outer}
+    cells = {
+        place: measure_layer(ArrayRows(ordered[place], order), table, plan)
+        for place in np.ndindex(*sizes.values())
+    }
+    return assemble(cells, plan, sizes).assign_coords(_outer_coordinates(array, outer))
+
+
+def _activations(data: xr.Dataset | xr.DataArray, site: str) -> xr.DataArray:
+    if isinstance(data, xr.DataArray):
+        return data
+    if site not in data.data_vars:
+        raise InputError(
+            f"the dataset has no variable {site!r}, only {sorted(map(str, data.data_vars))};"
+            " name one of them as site="
+        )
+    return data[site]
+
+
+def _outer_coordinates(
+    array: xr.DataArray, outer: Sequence[Hashable]
+) -> dict[Hashable, xr.DataArray]:
+    """Return the coordinates that describe slices, not tokens."""
+    return {
+        name: coordinate
+        for name, coordinate in array.coords.items()
+        if set(coordinate.dims) <= set(outer)
+    }

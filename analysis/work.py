@@ -1,0 +1,202 @@
+"""Which slabs of a model have to be measured, and how their results are labelled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import xarray as xr
+
+from analysis.errors import InputError
+from analysis.evaluate import Plan
+from analysis.groups import GROUPS
+from analysis.metrics.metric import Metric
+from analysis.results import assemble
+from analysis.tasks import SlabResult, SlabTask
+from store.arrays import member
+from store.metrics import Definition, missing_metrics
+from store.repository import Repository
+from store.schema import BLOCK, LAYER, POPULATION, SITES, STEP
+from store.slab import Slab, slabs
+
+RESIDUAL: Final = "residual"
+"""The site whose results go by the plain names of the metrics."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Slabs to measure, and how much of what was asked for that is.
+
+    Attributes:
+        tasks: One task a slab of which anything is missing or stale.
+        missing: Values (metric, step, layer, population) that are.
+        current: Values asked for that are not.
+    """
+
+    tasks: list[SlabTask]
+    missing: int
+    current: int
+
+
+def find_work(
+    repository: Repository,
+    path: str,
+    snapshot: str,
+    plan: Plan,
+    *,
+    site: str,
+    steps: Sequence[int] | None,
+    layers: Sequence[int] | None,
+) -> Work:
+    """Compare what is wanted of a site with what the store holds.
+
+    Args:
+        repository: The store.
+        path: Group of the model.
+        snapshot: Snapshot whose activations are read.
+        plan: What is wanted of every slab.
+        site: Name of the site.
+        steps: Steps, None for all complete ones.
+        layers: Layers or blocks, None for all.
+
+    Raises:
+        UnknownNameError: If the model, the site, a step or a layer is not in the store.
+        InputError: If the site has no rows (token, dim).
+    """
+    found = slabs(repository, path, site=site, steps=steps, layers=layers, snapshot=snapshot)
+    if found and len(found[0].shape) != 2:
+        raise InputError(
+            f"site {site!r} has the dimensions {found[0].dims}; only sites of one row a token,"
+            " (token, dim), can be measured"
+        )
+    labels = {slab: _labels(slab) for slab in found}
+    tasks: list[SlabTask] = []
+    missing = current = 0
+    halves = [
+        (half, _missing(repository, path, snapshot, half, site, list(labels.values())))
+        for half in halves_of(plan)
+    ]
+    nonfinite = _nonfinite_slots(repository, path, snapshot, found)
+    for slab, place in labels.items():
+        parts = []
+        for half, absent in halves:
+            here = absent.sel(place)
+            missing += int(here.sum())
+            current += int(here.size - here.sum())
+            parts.append(_narrowed(half, here))
+        needed = _joined(plan, parts)
+        if needed.metrics:
+            drop = slab.slot in nonfinite
+            tasks.append(SlabTask(slab, replace(needed, drop_nonfinite=drop)))
+    return Work(tasks, missing, current)
+
+
+def halves_of(plan: Plan) -> list[Plan]:
+    """Divide a plan into what reads moments and what reads neighbours."""
+    moment = tuple(metric for metric in plan.metrics if metric.needs != "neighbors")
+    neighbor = tuple(metric for metric in plan.metrics if metric.needs == "neighbors")
+    halves = []
+    if moment:
+        halves.append(replace(plan, metrics=moment, neighbor_populations=()))
+    if neighbor:
+        halves.append(replace(plan, metrics=neighbor, populations=()))
+    return halves
+
+
+def definitions_of(plan: Plan, site: str) -> list[Definition]:
+    """Return what the values of the metrics of a plan depend on, besides the activations."""
+    return [
+        Definition(_variable(metric.name, site), metric.version, _settings(metric, plan))
+        for metric in plan.metrics
+    ]
+
+
+def labelled_results(result: SlabResult) -> list[xr.Dataset]:
+    """Return the results of a slab as boxes (step, layer, population, ...)."""
+    slab, plan = result.task.slab, result.task.plan
+    place = _labels(slab)
+    sizes = dict.fromkeys(place, 1)
+    boxes = []
+    for half in halves_of(plan):
+        box = assemble({(0,) * len(place): result.results}, half, sizes)
+        box = box.assign_coords({name: [label] for name, label in place.items()})
+        boxes.append(box.rename({name: _variable(str(name), slab.site) for name in box.data_vars}))
+    return boxes
+
+
+def _variable(name: str, site: str) -> str:
+    return name if site == RESIDUAL else f"{site}_{name}"
+
+
+def _settings(metric: Metric, plan: Plan) -> dict[str, int]:
+    if metric.needs == "neighbors":
+        return {"sample": plan.sample, "seed": plan.seed}
+    return {"groups": GROUPS}
+
+
+def _labels(slab: Slab) -> dict[str, int]:
+    """Return the step of a slab, and its layer or block: layers count from 0, blocks from 1."""
+    place = {STEP: slab.step}
+    if slab.depth is not None:
+        blocks = BLOCK in SITES[slab.site].dims
+        place[BLOCK if blocks else LAYER] = slab.depth + 1 if blocks else slab.depth
+    return place
+
+
+def _missing(
+    repository: Repository,
+    path: str,
+    snapshot: str,
+    plan: Plan,
+    site: str,
+    places: Sequence[dict[str, int]],
+) -> xr.DataArray:
+    """Return what is missing (metric, step, layer, population) of one half of a plan."""
+    names = [population.name for population in (*plan.populations, *plan.neighbor_populations)]
+    labels = {
+        name: list(dict.fromkeys(place[name] for place in places)) for name in (places or [{}])[0]
+    }
+    steps = labels.pop(STEP, [])
+    return missing_metrics(
+        repository,
+        path,
+        definitions_of(plan, site),
+        snapshot=snapshot,
+        steps=steps,
+        **labels,
+        **{POPULATION: names},
+    )
+
+
+def _narrowed(half: Plan, missing: xr.DataArray) -> Plan:
+    """Leave in a half of a plan what is missing (metric, population) of a slab."""
+    metrics = missing.any(POPULATION).values
+    chosen = missing.any("metric").values
+    populations = (*half.populations, *half.neighbor_populations)
+    kept = tuple(p for p, wanted in zip(populations, chosen, strict=True) if wanted)
+    return replace(
+        half,
+        metrics=tuple(m for m, wanted in zip(half.metrics, metrics, strict=True) if wanted),
+        populations=kept if half.populations else (),
+        neighbor_populations=kept if half.neighbor_populations else (),
+    )
+
+
+def _joined(plan: Plan, parts: Sequence[Plan]) -> Plan:
+    return replace(
+        plan,
+        metrics=tuple(metric for part in parts for metric in part.metrics),
+        populations=tuple(p for part in parts for p in part.populations),
+        neighbor_populations=tuple(p for part in parts for p in part.neighbor_populations),
+    )
+
+
+def _nonfinite_slots(
+    repository: Repository, path: str, snapshot: str, found: Sequence[Slab]
+) -> set[int]:
+    """Return the slots of the steps that were stored with NaN or infinite values."""
+    counts = member(repository.read(snapshot), f"{path}/nonfinite")
+    slots = sorted({slab.slot for slab in found})
+    return {slot for slot in slots if int(np.asarray(counts[slot])) > 0}
