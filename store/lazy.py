@@ -43,6 +43,8 @@ class LazyArray(BackendArray):
     dtype: np.dtype[np.generic]
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Values:
+        if not isinstance(key, indexing.VectorizedIndexer):
+            return self.read(key.tuple)
         values: Values = indexing.explicit_indexing_adapter(
             key, self.shape, indexing.IndexingSupport.OUTER, self.read
         )
