@@ -61,7 +61,11 @@ def cube(
     axes = joined_axes(model.labelled(site) for model in opened)
     variable = _joined(opened, site, axes, cached=False)
     sizes = {dim: 1 if dim in (MODEL, STEP, LAYER, BLOCK) else -1 for dim in variable.dims}
-    labels = {name: axis for name, axis in axes.items() if not isinstance(axis, int)}
+    labels = {
+        name: np.asarray(axis, dtype=np.int64)
+        for name, axis in axes.items()
+        if not isinstance(axis, int)
+    }
     coords = {MODEL: list(chosen), **labels, **_coordinates(opened, axes)}
     attrs = {"corpus": corpus, "uri": repository.uri, "snapshot": pinned}
     lazy = variable.chunk(sizes, inline_array=True)

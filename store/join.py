@@ -46,7 +46,7 @@ def _union(one: Axis, other: Axis) -> Axis:
     if isinstance(one, int) or isinstance(other, int):
         return max(_length(one), _length(other))
     union = list(dict.fromkeys([*one, *other]))
-    return union if isinstance(union[0], str) else sorted(union)
+    return union if any(isinstance(label, str) for label in union) else sorted(union)
 
 
 def labels_along(axes: Mapping[str, Axis], name: str) -> list[Label]:
