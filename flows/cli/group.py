@@ -1,0 +1,85 @@
+"""The ``actlas`` command and how its errors reach the user: a sentence and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from flows.cli.corpora import corpus
+from flows.cli.held import ls, verify
+from flows.cli.ingest import ingest
+from flows.cli.metrics import compute, plot, show
+
+FAILED: Final = 1
+USAGE: Final = 2
+
+_REPORTED: Final = (
+    ("store.errors", "UnknownNameError", USAGE),
+    ("store.errors", "StoreError", FAILED),
+    ("flows.capture.errors", "CaptureError", FAILED),
+    ("analysis.errors", "UnknownMetricError", USAGE),
+    ("analysis.errors", "UnknownPopulationError", USAGE),
+    ("analysis.errors", "AnalysisError", FAILED),
+)
+"""Module, exception and exit code; looked up only in modules that a command has imported."""
+
+
+def _exit_code(error: Exception) -> int | None:
+    """Return the exit code of an error a user can act on, None for a defect of ours."""
+    for module, name, code in _REPORTED:
+        if module in sys.modules and isinstance(error, getattr(sys.modules[module], name)):
+            return code
+    return FAILED if isinstance(error, OSError) else None
+
+
+class _Failure(click.ClickException):
+    """An error told as one message, with the exit code of its kind."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code  # type: ignore[misc]  # click declares it per class, we per kind
+
+
+class _ReportingGroup(click.Group):
+    """A group whose commands tell known errors without a traceback."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; known errors become a message and an exit code."""
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:
+            code = _exit_code(error)
+            if code is None:
+                raise
+            raise _Failure(str(error), code) from error
+
+
+@click.group(
+    cls=_ReportingGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(package_name="actlas", prog_name="actlas")
+def actlas() -> None:
+    r"""Keep the activations of neural networks once, and ask them anything later.
+
+    \b
+    Example, from text and checkpoints to a figure:
+      actlas corpus add plays --text hamlet.txt
+      actlas ingest runs/tiny --corpus plays
+      actlas compute average_cosine two_nn
+      actlas plot average_cosine --x step -o cosine.png
+    """
+
+
+for _command in (corpus, ingest, ls, compute, show, plot, verify):
+    actlas.add_command(_command)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with 0, 1 (failed) or 2 (usage)."""
+    actlas(args=None if arguments is None else list(arguments), prog_name="actlas")

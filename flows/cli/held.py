@@ -1,0 +1,126 @@
+"""``actlas ls`` and ``actlas verify``: what the store holds, and whether it is sound."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from flows.cli.options import json_option, store_option
+from flows.console import byte_size, print_json, print_table
+
+if TYPE_CHECKING:
+    from store.catalogue import HeldModel, HeldStep
+
+_SHOWN_STEPS = 6
+
+
+@click.command()
+@click.argument("what", required=False, metavar="[CORPUS[/MODEL]]")
+@store_option
+@json_option
+def ls(what: str | None, store: str, as_json: bool) -> None:
+    r"""List what the store holds: models, steps, sites, sizes, completeness and duplicates.
+
+    \b
+    Examples:
+      actlas ls
+      actlas ls plays/tiny-neox
+      actlas ls --json
+    """
+    from store.catalogue import catalogue
+    from store.repository import Repository
+
+    corpus, _, model = (what or "").partition("/")
+    repository = Repository.open(store, read_only=True)
+    held = catalogue(repository, corpus=corpus or None, model=model or None)
+    if as_json:
+        print_json([asdict(item) for item in held])
+    elif not held:
+        click.echo("No model is stored yet. Next: actlas ingest MODEL --corpus NAME")
+    elif model:
+        for item in held:
+            _print_steps(item)
+    else:
+        _print_models(held)
+
+
+def _print_models(held: Sequence[HeldModel]) -> None:
+    rows = []
+    for item in held:
+        complete = [step for step in item.steps if step.complete]
+        rows.append(
+            (
+                item.path,
+                _steps([step.step for step in complete]),
+                " ".join(item.sites),
+                f"{item.n_layers} × {item.n_tokens:,} × {item.width}",
+                byte_size(item.stored_bytes),
+                f"{len(complete)} of {len(item.steps)}",
+                _notes(complete),
+            )
+        )
+    columns = ("model", "steps", "sites", "layer × token × dim", "size", "complete", "notes")
+    print_table(columns, rows)
+    click.echo(f"{byte_size(sum(item.stored_bytes for item in held))} in all")
+
+
+def _print_steps(item: HeldModel) -> None:
+    rows = [
+        (
+            str(step.step),
+            " ".join(step.sites),
+            byte_size(step.stored_bytes),
+            "yes" if step.complete else "being written",
+            step.revision,
+            step.weights_sha256[:12],
+            step.source_dtype,
+            step.ingested_at,
+            _notes([step]),
+        )
+        for step in item.steps
+    ]
+    columns = ("step", "sites", "size", "complete", "revision", "weights", "dtype", "ingested")
+    print_table((*columns, "notes"), rows, title=item.path)
+
+
+def _steps(steps: Sequence[int]) -> str:
+    if len(steps) <= _SHOWN_STEPS:
+        return ",".join(map(str, steps)) or "none"
+    first = ",".join(map(str, steps[: _SHOWN_STEPS - 2]))
+    return f"{first},…,{steps[-1]} ({len(steps)})"
+
+
+def _notes(steps: Sequence[HeldStep]) -> str:
+    notes = []
+    twins = {tuple(sorted((step.step, *step.duplicates))) for step in steps if step.duplicates}
+    notes += [f"same weights: {','.join(map(str, group))}" for group in sorted(twins)]
+    partly = sorted(step.step for step in steps if step.shared)
+    if partly:
+        notes.append(f"shares a weight file with another step: {','.join(map(str, partly))}")
+    nonfinite = sum(step.nonfinite for step in steps)
+    if nonfinite:
+        notes.append(f"{nonfinite:,} values not finite")
+    return "; ".join(notes)
+
+
+@click.command()
+@click.argument("what", required=False, metavar="[CORPUS/MODEL]")
+@click.option(
+    "--census/--no-census",
+    default=True,
+    show_default=True,
+    help="Read every chunk of every complete step and compare it with its recorded checksum.",
+)
+@store_option
+@json_option
+def verify(what: str | None, census: bool, store: str, as_json: bool) -> None:
+    r"""Prove what the store holds: no chunk missing, truncated or damaged. Fails if one is.
+
+    \b
+    Examples:
+      actlas verify
+      actlas verify plays/tiny-neox --json
+    """

@@ -1,0 +1,171 @@
+"""``actlas ingest``: run models over a corpus once and keep what they compute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from flows.cli.options import NameList, NumberList, json_option, store_option
+from flows.console import byte_size, duration, print_json, print_table, progress_bar
+
+if TYPE_CHECKING:
+    from flows.capture.checkpoints import Checkpoint
+    from flows.ingestion import CaptureOptions, IngestResult
+
+
+@click.command()
+@click.argument("models", nargs=-1, required=True, metavar="MODEL…")
+@click.option("--corpus", required=True, metavar="NAME", help="A corpus added before.")
+@click.option(
+    "--steps",
+    type=NumberList(),
+    metavar="0,1,…|all",
+    help="Of a folder of checkpoint-N, only these.  [default: all]",
+)
+@click.option(
+    "--sites",
+    type=NameList(),
+    metavar="A,B",
+    help="What to keep.  [default: residual, and final_norm where there is one]",
+)
+@click.option("--name", help="Store the model under this name.  [default: the folder's or Hub id]")
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1 …")
+@click.option(
+    "--batch-tokens",
+    type=click.IntRange(min=1),
+    help="Tokens of a batch.  [default: by the device]",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of random: models.")
+@click.option(
+    "--allow-nonfinite", is_flag=True, help="Store NaN and infinity, counted, not refused."
+)
+@click.option(
+    "--supersede", is_flag=True, help="Replace a step stored from other weights; history keeps it."
+)
+@click.option("--plan", is_flag=True, help="Say what would run and whether it fits; run nothing.")
+@store_option
+@json_option
+def ingest(
+    models: tuple[str, ...],
+    corpus: str,
+    steps: tuple[int, ...] | None,
+    sites: tuple[str, ...] | None,
+    name: str | None,
+    device: str,
+    batch_tokens: int | None,
+    seed: int,
+    allow_nonfinite: bool,
+    supersede: bool,
+    plan: bool,
+    store: str,
+    as_json: bool,
+) -> None:
+    r"""Run each MODEL over a corpus and store its activations; what is there already is skipped.
+
+    MODEL is a folder of one checkpoint, a folder of checkpoint-N folders, or random:CONFIG for an
+    untrained model.
+
+    \b
+    Examples:
+      actlas ingest models/minilm --corpus plays
+      actlas ingest runs/tiny --corpus plays --steps 0,64,1000 --plan
+      actlas ingest random:models/minilm --corpus plays --seed 1
+    """
+    from flows.capture.checkpoints import find_checkpoints
+    from flows.ingestion import CaptureOptions
+
+    if name is not None and len(models) > 1:
+        raise click.UsageError("--name goes with one MODEL.")
+    checkpoints = [
+        checkpoint
+        for model in models
+        for checkpoint in find_checkpoints(model, steps=steps, name=name, seed=seed)
+    ]
+    options = CaptureOptions(
+        sites=sites,
+        device=device,
+        batch_tokens=batch_tokens,
+        allow_nonfinite=allow_nonfinite,
+        supersede=supersede,
+    )
+    if plan:
+        _plan(store, checkpoints, corpus, options, as_json=as_json)
+    else:
+        _ingest(store, checkpoints, corpus, options, as_json=as_json)
+
+
+def _plan(
+    store: str,
+    checkpoints: Sequence[Checkpoint],
+    corpus: str,
+    options: CaptureOptions,
+    *,
+    as_json: bool,
+) -> None:
+    from flows.planning import plan_ingest
+
+    plan = plan_ingest(store, checkpoints, corpus, options=options)
+    if as_json:
+        print_json(asdict(plan) | {"raw_bytes": plan.raw_bytes, "fits": plan.fits})
+        return
+    print_table(
+        ("model", "step", "tokens", "at most", "chunks", "about", ""),
+        [
+            (
+                step.path,
+                str(step.step),
+                f"{step.tokens:,}",
+                byte_size(step.raw_bytes),
+                f"{step.files:,}",
+                duration(step.seconds),
+                "stored already" if step.stored else "",
+            )
+            for step in plan.steps
+        ],
+    )
+    free = "" if plan.free_bytes is None else f" of {byte_size(plan.free_bytes)} free"
+    click.echo(
+        f"{len(plan.missing)} of {len(plan.steps)} checkpoints to run, at most"
+        f" {byte_size(plan.raw_bytes)}{free}: {'it fits' if plan.fits else 'it does not fit'}."
+        f" About {duration(sum(step.seconds for step in plan.missing))} on this CPU."
+    )
+
+
+def _ingest(
+    store: str,
+    checkpoints: Sequence[Checkpoint],
+    corpus: str,
+    options: CaptureOptions,
+    *,
+    as_json: bool,
+) -> None:
+    from flows.ingestion import ingest_checkpoint
+
+    results = []
+    for checkpoint in checkpoints:
+        with progress_bar(f"{checkpoint.model} step {checkpoint.step}") as progress:
+            result = ingest_checkpoint(
+                store, checkpoint, corpus, options=options, progress=progress
+            )
+        results.append(result)
+        if not as_json:
+            click.echo(_sentence(result))
+    if as_json:
+        print_json([asdict(result) for result in results])
+        return
+    ran = sum(result.ingested for result in results)
+    click.echo(f"{ran} of {len(results)} checkpoints were run, the others were there already.")
+    click.echo("Next: actlas compute")
+
+
+def _sentence(result: IngestResult) -> str:
+    name = f"{result.path} step {result.step}"
+    if not result.ingested:
+        return f"{name}: stored already, no model was run"
+    return (
+        f"{name}: stored {', '.join(result.sites)}, {byte_size(result.stored_bytes)},"
+        f" in {duration(result.seconds)}"
+    )

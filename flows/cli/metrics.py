@@ -1,0 +1,229 @@
+"""``actlas compute``, ``show`` and ``plot``: questions to the store, never to a model."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from flows.cli.options import (
+    NameList,
+    corpus_filter,
+    json_option,
+    layers_filter,
+    models_filter,
+    steps_filter,
+    store_option,
+)
+from flows.console import duration, print_csv, print_json, print_table, progress_bar
+
+if TYPE_CHECKING:
+    from analysis.compute import MeasureReport
+    from analysis.curves import Abscissa, Hue
+
+
+@click.command()
+@click.argument("metrics", nargs=-1, metavar="[METRIC…]")
+@corpus_filter
+@models_filter
+@steps_filter
+@layers_filter
+@click.option(
+    "--populations",
+    type=NameList(),
+    metavar="A,B",
+    help="Only these rows: all, content, typical, unit.  [default: all four]",
+)
+@click.option(
+    "--sample",
+    type=click.IntRange(min=10),
+    default=10_000,
+    show_default=True,
+    help="Tokens among which neighbours are sought.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of that sample.")
+@click.option(
+    "--dask",
+    "scheduler",
+    default="threads",
+    show_default=True,
+    metavar="threads|ADDRESS",
+    help="Where the work is done.",
+)
+@click.option("--plan", is_flag=True, help="Say what would be computed; compute nothing.")
+@store_option
+@json_option
+def compute(
+    metrics: tuple[str, ...],
+    corpus: str | None,
+    models: tuple[str, ...] | None,
+    steps: tuple[int, ...] | None,
+    layers: tuple[int, ...] | None,
+    populations: tuple[str, ...] | None,
+    sample: int,
+    seed: int,
+    scheduler: str,
+    plan: bool,
+    store: str,
+    as_json: bool,
+) -> None:
+    r"""Compute metrics of stored activations, what is missing or stale; all metrics by default.
+
+    \b
+    Examples:
+      actlas compute
+      actlas compute average_cosine svd_anisotropy two_nn --models tiny-neox --steps 0,64
+      actlas compute --plan
+    """
+    from flows.measurement import MeasureOptions, find_targets, measure_target
+    from store.repository import Repository
+
+    options = MeasureOptions(
+        metrics=metrics or None,
+        populations=populations,
+        sample=sample,
+        seed=seed,
+        scheduler=scheduler,
+    )
+    targets = find_targets(
+        Repository.open(store), corpus=corpus, models=models, steps=steps, layers=layers
+    )
+    reports = []
+    for target in targets:
+        with progress_bar(target.model.path) as progress:
+            report = measure_target(store, target, options=options, plan=plan, progress=progress)
+        reports.append(report)
+        if not as_json:
+            click.echo(_sentence(report, plan=plan))
+    if as_json:
+        print_json([asdict(report) for report in reports])
+    elif not targets:
+        click.echo("No model is stored yet. Next: actlas ingest MODEL --corpus NAME")
+    elif not plan:
+        click.echo("Next: actlas show METRIC, or actlas plot METRIC -o FILE.png")
+
+
+def _sentence(report: MeasureReport, *, plan: bool) -> str:
+    there = f"{report.up_to_date:,} values up to date"
+    if plan:
+        return f"{report.path}: {report.computed:,} values to compute, {there}"
+    took = f" in {duration(report.seconds)}" if report.computed else ""
+    return f"{report.path}: {report.computed:,} values computed{took}, {there}"
+
+
+@click.command()
+@click.argument("metric")
+@corpus_filter
+@models_filter
+@steps_filter
+@layers_filter
+@click.option(
+    "--population", default="content", show_default=True, help="Rows that the values are about."
+)
+@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
+@store_option
+@json_option
+def show(
+    metric: str,
+    corpus: str | None,
+    models: tuple[str, ...] | None,
+    steps: tuple[int, ...] | None,
+    layers: tuple[int, ...] | None,
+    population: str,
+    as_csv: bool,
+    store: str,
+    as_json: bool,
+) -> None:
+    r"""Show the values of METRIC by model, step and layer, with their standard errors.
+
+    \b
+    Examples:
+      actlas show two_nn --models tiny-neox --steps 0,1000
+      actlas show average_cosine --population all --csv > cosine.csv
+    """
+    if as_csv and as_json:
+        raise click.UsageError("Give either --json or --csv.")
+    from flows.results import Selection, metric_table, open_results
+
+    results = open_results(store, metric, Selection(corpus, models, steps, layers))
+    rows = metric_table(results, metric, population)
+    if as_json:
+        print_json(rows)
+        return
+    columns = list(rows[0]) if rows else []
+    if as_csv:
+        print_csv(columns, [list(row.values()) for row in rows])
+        return
+    print_table(columns, [[_cell(value) for value in row.values()] for row in rows])
+    click.echo(f"{metric}, rows: {population}, with standard errors (nan where there is none)")
+
+
+def _cell(value: str | float) -> str:
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
+
+
+@click.command()
+@click.argument("metric")
+@click.option(
+    "--x",
+    type=click.Choice(["relative_depth", "layer", "step"]),
+    default="relative_depth",
+    show_default=True,
+    help="What runs along the figure.",
+)
+@click.option(
+    "--hue",
+    type=click.Choice(["model", "step", "population"]),
+    default="model",
+    show_default=True,
+    help="What tells the curves apart.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    required=True,
+    metavar="FILE.png",
+    help="The figure to write: .png, .pdf or .svg.",
+)
+@corpus_filter
+@models_filter
+@steps_filter
+@layers_filter
+@click.option(
+    "--population", default="content", show_default=True, help="Rows that the values are about."
+)
+@store_option
+def plot(
+    metric: str,
+    x: Abscissa,
+    hue: Hue,
+    output: Path,
+    corpus: str | None,
+    models: tuple[str, ...] | None,
+    steps: tuple[int, ...] | None,
+    layers: tuple[int, ...] | None,
+    population: str,
+    store: str,
+) -> None:
+    r"""Draw METRIC over depth or training, with bands of one standard error.
+
+    \b
+    Examples:
+      actlas plot average_cosine -o cosine.png
+      actlas plot two_nn --x step --models tiny-neox -o dimension.pdf
+    """
+    from analysis.figures import plot_metric
+    from flows.results import Selection, open_results
+
+    results = open_results(store, metric, Selection(corpus, models, steps, layers))
+    if len(results) > 1:
+        raise click.UsageError(
+            f"One figure shows one corpus, and {metric} is there for {', '.join(results)}:"
+            " choose with --corpus."
+        )
+    (found,) = results.values()
+    plot_metric(found, metric, x=x, hue=hue, population=population, output=output)
+    click.echo(f"Wrote {output}")

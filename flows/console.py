@@ -1,0 +1,109 @@
+"""What commands write: tables and JSON to standard output, progress to a terminal."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import click
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+WIDE = 200
+"""Columns of a table that goes to a file or a pipe, where no terminal sets the width."""
+
+
+def print_json(document: object) -> None:
+    """Write one JSON document; what is not a number becomes null, since JSON has no NaN."""
+    click.echo(json.dumps(_without_nan(document), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def _without_nan(document: object) -> object:
+    if isinstance(document, float) and not math.isfinite(document):
+        return None
+    if isinstance(document, Mapping):
+        return {str(name): _without_nan(value) for name, value in document.items()}
+    if isinstance(document, list | tuple):
+        return [_without_nan(value) for value in document]
+    return document
+
+
+def print_csv(columns: Sequence[str], rows: Sequence[Sequence[str | float]]) -> None:
+    """Write comma-separated values with a header, numbers in full precision."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    click.echo(text.getvalue(), nl=False)
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "") -> None:
+    """Write an aligned table; columns of numbers are set to the right."""
+    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False)
+    for index, column in enumerate(columns):
+        numeric = bool(rows) and all(_is_number(row[index]) for row in rows)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console = Console(markup=False, highlight=False, emoji=False)
+    console.width = console.width if console.is_terminal else WIDE
+    console.print(table)
+
+
+def _is_number(text: str) -> bool:
+    return text[:1].isdigit() or text[:1] in ("", "-")
+
+
+def byte_size(count: int) -> str:
+    """Return a number of bytes as people read it: ``1.5 GiB``."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def duration(seconds: float) -> str:
+    """Return a time as people read it: ``0.4 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+@contextmanager
+def progress_bar(description: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar on standard error while the block runs, if that is a terminal.
+
+    Args:
+        description: What is under way.
+
+    Yields:
+        A function that takes how many more things are done, and how many there are.
+    """
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task(description, total=None)
+        yield lambda more, total: progress.update(task, advance=more, total=total)

@@ -1,0 +1,1 @@
+"""The demo: real models, a training run of its own, one store, two figures. ``make demo``."""

@@ -1,0 +1,141 @@
+"""Metrics of models in the store: choose the models, measure what is missing, one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from analysis.compute import MeasureReport, measure
+from store.catalogue import HeldModel, catalogue
+from store.errors import UnknownNameError
+from store.repository import Repository
+
+Progress: TypeAlias = "Callable[[int, int], None]"
+
+
+@dataclass(frozen=True)
+class MeasureOptions:
+    """What to measure of a model and how.
+
+    Attributes:
+        metrics: Names of metrics, None for all.
+        populations: Names of populations, None for all.
+        sample: Rows among which neighbours are sought.
+        seed: Seed of that sample.
+        scheduler: Where Dask runs: ``threads``, or the address of a scheduler.
+    """
+
+    metrics: tuple[str, ...] | None = None
+    populations: tuple[str, ...] | None = None
+    sample: int = 10_000
+    seed: int = 0
+    scheduler: str = "threads"
+
+
+DEFAULT_OPTIONS: Final = MeasureOptions()
+
+
+@dataclass(frozen=True)
+class Target:
+    """One model to be measured, with the part of it that was asked for.
+
+    Attributes:
+        model: The model as the catalogue lists it.
+        steps: Its complete steps among those wanted.
+        layers: Its layers among those wanted.
+    """
+
+    model: HeldModel
+    steps: tuple[int, ...]
+    layers: tuple[int, ...]
+
+
+def find_targets(
+    repository: Repository,
+    *,
+    corpus: str | None = None,
+    models: Sequence[str] | None = None,
+    steps: Sequence[int] | None = None,
+    layers: Sequence[int] | None = None,
+) -> list[Target]:
+    """Choose models, and the steps and layers of each that are wanted.
+
+    Args:
+        repository: The store.
+        corpus: Only this corpus.
+        models: Only these models, by id or by the name of their group.
+        steps: Steps wanted; each has to be in one of the models.
+        layers: Layers wanted; each has to be in one of the models.
+
+    Raises:
+        UnknownNameError: If a corpus or model is not in the store, or a step or layer in none of
+            the models.
+    """
+    held = [
+        item
+        for model in ([None] if models is None else models)
+        for item in catalogue(repository, corpus=corpus, model=model)
+    ]
+    targets = [_target(item, steps, layers) for item in held]
+    _require("step", steps, (step for item in held for step in _complete(item)), held)
+    _require("layer", layers, (layer for item in held for layer in range(item.n_layers)), held)
+    return [target for target in targets if target.steps and target.layers]
+
+
+def measure_target(
+    store_uri: str,
+    target: Target,
+    *,
+    options: MeasureOptions = DEFAULT_OPTIONS,
+    plan: bool = False,
+    progress: Progress | None = None,
+) -> MeasureReport:
+    """Compute what is missing or stale of the metrics of one model, and commit it once.
+
+    Args:
+        store_uri: The store.
+        target: A model from :func:`find_targets`.
+        options: What to measure and how.
+        plan: Only count what would be computed.
+        progress: Called with the number of layers just done, and of all.
+
+    Raises:
+        AnalysisError: If a metric or population is unknown, or the rows are too few.
+        StoreError: If activations cannot be read or results cannot be stored.
+    """
+    return measure(
+        store_uri,
+        target.model.path,
+        metrics=options.metrics,
+        populations=options.populations,
+        steps=target.steps,
+        layers=target.layers,
+        sample=options.sample,
+        seed=options.seed,
+        scheduler=options.scheduler,
+        plan=plan,
+        progress=progress,
+    )
+
+
+def _target(item: HeldModel, steps: Sequence[int] | None, layers: Sequence[int] | None) -> Target:
+    return Target(
+        item,
+        tuple(step for step in _complete(item) if steps is None or step in steps),
+        tuple(layer for layer in range(item.n_layers) if layers is None or layer in layers),
+    )
+
+
+def _complete(item: HeldModel) -> list[int]:
+    return [step.step for step in item.steps if step.complete]
+
+
+def _require(
+    kind: str, wanted: Sequence[int] | None, known: Iterable[int], held: Sequence[HeldModel]
+) -> None:
+    there = sorted(set(known))
+    for number in wanted or ():
+        if number not in there:
+            where = ", ".join(item.path for item in held)
+            raise UnknownNameError(kind, number, there, where)
