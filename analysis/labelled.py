@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import xarray as xr
 
+from analysis.blas import one_blas_thread
 from analysis.choose import make_plan
 from analysis.errors import InputError
-from analysis.evaluate import SAMPLE_ROWS, measure_layer
+from analysis.evaluate import SAMPLE_ROWS, Plan, Results, measure_layer
 from analysis.inputs import CAUSAL, ArrayRows, read_table, width_dimension
 from analysis.metrics.metric import Metric
+from analysis.populations import TokenTable
 from analysis.results import assemble
 from store.schema import TOKEN
 
@@ -61,6 +64,9 @@ def compute_metrics(
     width = width_dimension(array)
     outer = [name for name in array.dims if name not in (TOKEN, width)]
     table, order = read_table(array, causal if causal is not None else data.attrs.get(CAUSAL))
+    sizes = {str(name): array.sizes[name] for name in outer}
+    places = list(np.ndindex(*sizes.values()))
+    threads = os.cpu_count() or 1
     plan = make_plan(
         metrics,
         populations,
@@ -68,15 +74,22 @@ def compute_metrics(
         errors=errors,
         seed=seed,
         sample=sample,
-        threads=os.cpu_count() or 1,
+        threads=threads if len(places) == 1 else 1,
     )
     ordered = array.transpose(*outer, TOKEN, width).variable
-    sizes = {str(name): array.sizes[name] for name in outer}
-    cells = {
-        place: measure_layer(ArrayRows(ordered[place], order), table, plan)
-        for place in np.ndindex(*sizes.values())
-    }
+    slices = [ArrayRows(ordered[place], order) for place in places]
+    cells = dict(zip(places, _measure_all(slices, table, plan, threads), strict=True))
     return assemble(cells, plan, sizes).assign_coords(_outer_coordinates(array, outer))
+
+
+def _measure_all(
+    slices: Sequence[ArrayRows], table: TokenTable, plan: Plan, threads: int
+) -> list[Results]:
+    """Measure slices side by side: each with one BLAS thread, a single one with all of them."""
+    if len(slices) == 1:
+        return [measure_layer(slices[0], table, plan)]
+    with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(lambda rows: measure_layer(rows, table, plan), slices))
 
 
 def _activations(data: xr.Dataset | xr.DataArray, site: str) -> xr.DataArray:

@@ -97,10 +97,11 @@ class _Pass:
             if read > self._table.n:
                 break
             self._add_block(start, rows)
-        if read != self._table.n or self._collected is None:
+        if read != self._table.n:
             raise InputError(f"the token table describes {self._table.n} rows, there are {read}")
         median = self.median()
-        if self._undecided.overflowing or (self._separate and not self._rule.confirmed(median)):
+        refuted = self._separate and not self._rule.confirmed(median)
+        if self._collected is None or self._undecided.overflowing or refuted:
             return None
         return self._finish(self._collected, median)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -61,7 +60,9 @@ class PartMoments:
             central = stage.take()
             matrix = central.scatter if self._keep_scatters else None
             packed = None if matrix is None else PackedMatrix(matrix)
-            group[key] = GroupPart(replace(central, scatter=None), packed)
+            vectors = CentralMoments.zero(self._dim, scatter=False)
+            vectors.merge(central)
+            group[key] = GroupPart(vectors, packed)
             if key in self.totals:
                 self.totals[key].merge(central)
             else:
