@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterable, Iterator
 
 import google_crc32c
 import numpy as np
@@ -157,9 +157,7 @@ class SiteWriter:
                 self.stored_bytes += len(encoded)
                 await store.set(self._key(depth, chunk), buffer.from_bytes(encoded))
 
-        async with asyncio.TaskGroup() as tasks:
-            for depth, chunk, part in self._parts(first_chunk, values):
-                tasks.create_task(put(depth, chunk, part))
+        await _all(put(*part) for part in self._parts(first_chunk, values))
 
     def _parts(self, first_chunk: int, values: Floats) -> Iterator[tuple[int | None, int, Floats]]:
         """Cut a block into views of single chunks."""
@@ -210,9 +208,18 @@ class SiteWriter:
                 await target.set(key, encoded)
 
         depths = (None,) if self._depth is None else range(self._depth)
+        written = np.flatnonzero(self._written).tolist()
+        await _all(copy(self._key(*place)) for place in itertools.product(depths, written))
+
+
+async def _all(operations: Iterable[Coroutine[None, None, None]]) -> None:
+    """Run operations side by side; the first failure stops the others and is raised as it is."""
+    try:
         async with asyncio.TaskGroup() as tasks:
-            for depth, chunk in itertools.product(depths, np.flatnonzero(self._written).tolist()):
-                tasks.create_task(copy(self._key(depth, chunk)))
+            for operation in operations:
+                tasks.create_task(operation)
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
 
 
 def erase(group: zarr.Group, site: str, slot: int) -> None:

@@ -14,8 +14,13 @@ from .location import Location
 
 
 @contextlib.contextmanager
-def translated(location: Location) -> Iterator[None]:
-    """Turn Icechunk's and the system's errors while writing into the store's own."""
+def translated(location: Location, *, needed: int | None = None) -> Iterator[None]:
+    """Turn Icechunk's and the system's errors while writing into the store's own.
+
+    Args:
+        location: Where the store is.
+        needed: Bytes to be written, before compression, where that is known.
+    """
     try:
         yield
     except icechunk.RebaseFailedError as error:
@@ -25,7 +30,7 @@ def translated(location: Location) -> Iterator[None]:
     except (icechunk.IcechunkError, OSError) as error:
         if not _is_full(error):
             raise
-        raise StoreFullError(_full_message(location)) from error
+        raise StoreFullError(_full_message(location, needed)) from error
 
 
 def _conflict(error: icechunk.RebaseFailedError) -> ConflictError:
@@ -45,11 +50,17 @@ def _is_full(error: BaseException) -> bool:
     return any(f"os error {number}" in str(error) for number in (errno.ENOSPC, errno.EDQUOT))
 
 
-def _full_message(location: Location) -> str:
-    free = ""
+def _full_message(location: Location, needed: int | None) -> str:
+    parts = []
+    if needed is not None:
+        parts.append(f"up to {needed:,} bytes were to be written")
     if location.directory is not None and location.directory.exists():
-        free = f" ({shutil.disk_usage(location.directory).free:,} bytes free)"
-    return f"no room left for the store at {location.uri}{free}; the store is as it was"
+        parts.append(f"{shutil.disk_usage(location.directory).free:,} bytes are free")
+    figures = f" ({', '.join(parts)})" if parts else ""
+    return (
+        f"no room left for the store at {location.uri}{figures}; the store is as it was."
+        " Free some space and run again"
+    )
 
 
 def first_line(error: BaseException) -> str:

@@ -162,7 +162,7 @@ class StepWriter:
         if site not in self._writers:
             raise UnknownNameError("site to be written", site, self.sites, f"this writer ({self})")
         self._renew()
-        with translated(self._repository.location):
+        with translated(self._repository.location, needed=values.nbytes):
             self._writers[site].write(token_start, values, allow_nonfinite=self._allow_nonfinite)
 
     def commit(self, *, provenance: Mapping[str, JSON]) -> str:

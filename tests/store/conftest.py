@@ -1,9 +1,8 @@
 """A store in memory or on a disk, and a toy model to fill it with."""
 
-import importlib.util
+import contextlib
 import itertools
-import os
-import subprocess
+import multiprocessing
 import sys
 from pathlib import Path
 
@@ -11,19 +10,17 @@ import pytest
 from zarr.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 
-import store
-
 _NUMBERS = itertools.count()
-_TOY = Path(__file__).with_name("toy.py")
+
+# Child processes find the module by its name, so it has to have one.
+sys.path.insert(0, str(Path(__file__).parent))
+import toy as toy_module  # noqa: E402
 
 
 @pytest.fixture(scope="session")
 def toy():
     """The module toy.py."""
-    specification = importlib.util.spec_from_file_location("toy", _TOY)
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
+    return toy_module
 
 
 @pytest.fixture
@@ -38,27 +35,50 @@ def uri(request, memory_uri, tmp_path):
     return memory_uri if request.param == "memory" else str(tmp_path / "store")
 
 
+class ToyProcess:
+    """A process that runs ``toy.main`` and says line by line what it did."""
+
+    def __init__(self, context, arguments):
+        self._lines, theirs = context.Pipe(duplex=False)
+        self.process = context.Process(target=toy_module.main, args=(theirs, *arguments))
+        self.process.start()
+        theirs.close()
+
+    def line(self):
+        return self._lines.recv()
+
+    def kill(self):
+        self.process.kill()
+        return self.rest()
+
+    def rest(self):
+        """Wait for the end of the process and return the lines not read so far."""
+        lines = []
+        with contextlib.suppress(EOFError, OSError):  # The end, or a line cut off by a kill.
+            while True:
+                lines.append(self._lines.recv())
+        self.process.join(60)
+        return lines
+
+
 @pytest.fixture
 def start_toy():
-    """Start toy.py as a process of its own: ``start_toy(uri, variant, *steps)``."""
+    """Start a process that ingests: ``start_toy(uri, variant, *steps)``.
+
+    They are forked from a server that has imported everything and run nothing.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["toy"])
     started = []
 
-    def start(*arguments, **environment):
-        source = str(Path(store.__file__).parents[1])
-        process = subprocess.Popen(
-            [sys.executable, str(_TOY), *map(str, arguments)],
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": source, **environment},
-        )
-        started.append(process)
-        return process
+    def start(*arguments):
+        started.append(ToyProcess(context, arguments))
+        return started[-1]
 
     yield start
-    for process in started:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+    for toy_process in started:
+        toy_process.process.kill()
+        toy_process.process.join()
 
 
 @pytest.fixture

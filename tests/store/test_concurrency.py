@@ -10,9 +10,9 @@ STEPS = 3
 
 
 def finished(processes):
-    lines = [process.communicate(timeout=120)[0].splitlines() for process in processes]
-    assert all(process.returncode == 0 for process in processes)
-    return [line.split() for output in lines for line in output[1:]]
+    reports = [report for process in processes for report in process.rest() if report != "ready"]
+    assert [process.process.exitcode for process in processes] == [0] * len(processes)
+    return reports
 
 
 def test_writers_of_different_steps_lose_nothing(toy, tmp_path, start_toy):
@@ -20,7 +20,7 @@ def test_writers_of_different_steps_lose_nothing(toy, tmp_path, start_toy):
     repository = toy.prepare(tmp_path / "store", step_capacity=8)
     steps = [range(first, first + STEPS) for first in range(0, 10 * WRITERS, 10)]
     reports = finished([start_toy(repository.uri, 0, *mine) for mine in steps])
-    acknowledged = [int(step) for kind, step in reports if kind == "stored"]
+    acknowledged = [step for kind, step in reports if kind == "stored"]
     assert sorted(acknowledged) == sorted(step for mine in steps for step in mine)
     for step in acknowledged:
         toy.assert_stored(repository, step)
@@ -33,8 +33,8 @@ def test_of_writers_of_one_step_exactly_one_wins(toy, tmp_path, start_toy):
     repository = toy.prepare(tmp_path / "store")
     steps = range(STEPS)
     reports = finished([start_toy(repository.uri, 0, *steps) for _ in range(2)])
-    assert Counter(map(tuple, reports)) == Counter(
-        (kind, str(step)) for kind in ("stored", "already") for step in steps
+    assert Counter(reports) == Counter(
+        (kind, step) for kind in ("stored", "already") for step in steps
     )
     labels = repository.read()[toy.PATH]["step"][:]
     assert sorted(labels[labels >= 0]) == list(steps)

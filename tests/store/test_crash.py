@@ -23,23 +23,22 @@ def complete_steps(repository, toy):
 def test_kills_at_random_moments(toy, tmp_path, start_toy):
     repository = toy.prepare(tmp_path / "store", step_capacity=8)
     moments = random.Random(0)
-    acknowledged = set()
+    acknowledged, checked = set(), set()
     for _ in range(KILLS):
         process = start_toy(repository.uri, 0, *STEPS)
-        assert process.stdout.readline() == "ready\n"
+        assert process.line() == "ready"
         time.sleep(moments.uniform(0.02, 0.5))
-        process.kill()
-        reports = process.communicate()[0].splitlines()
-        acknowledged |= {int(line.split()[1]) for line in reports if len(line.split()) == 2}
+        acknowledged |= {step for _, step in process.kill()}
         complete = complete_steps(repository, toy)
         assert acknowledged <= set(complete), "an acknowledged step is gone"
-        for step in complete:
+        for step in set(complete) - checked:
             toy.assert_stored(repository, step)
+        checked |= set(complete)
 
     started = time.monotonic()
     process = start_toy(repository.uri, 0, *STEPS)
-    process.communicate(timeout=120)
-    assert process.returncode == 0
+    process.rest()
+    assert process.process.exitcode == 0
     assert time.monotonic() - started < 60, "somebody waited for a dead writer"
     assert complete_steps(repository, toy) == list(STEPS)
     for step in STEPS:
@@ -49,12 +48,11 @@ def test_kills_at_random_moments(toy, tmp_path, start_toy):
 @pytest.mark.parametrize("moment", ["reserved", "written"])
 def test_a_dead_writers_slot_is_taken_over_at_once(toy, tmp_path, start_toy, moment):
     repository = toy.prepare(tmp_path / "store")
-    process = start_toy(repository.uri, 0, "stop-when-" + moment, 7)
-    assert process.stdout.readline() == "ready\n"
-    assert process.stdout.readline() == f"{moment} 7\n"
+    process = start_toy(repository.uri, 0, moment, 7)
+    assert process.line() == "ready"
+    assert process.line() == (moment, 7)
     slot = int(np.flatnonzero(repository.read()[toy.PATH]["step"][:] == 7)[0])
     process.kill()
-    process.wait()
     toy.ingest(repository, 7)
     toy.assert_stored(repository, 7)
     assert repository.read()[toy.PATH]["step"][slot] == 7

@@ -67,8 +67,8 @@ def test_id_corpus_keeps_ids_and_boundaries(repository):
 def test_model_group_holds_every_declared_coordinate(toy, memory_uri):
     group = toy.prepare(memory_uri, step_capacity=5).read()[toy.PATH]
     assert {*TOKEN_COORDINATES, *STEP_COORDINATES} <= set(group.array_keys())
-    assert group["residual"].shape == (5, 4, 50, 8)
-    assert group["residual"].chunks == (1, 1, 16, 8)
+    assert group["residual"].shape == (5, 4, 50, 64)
+    assert group["residual"].chunks == (1, 1, 16, 64)
     assert group["residual"].metadata.dimension_names == SITES["residual"].dims
     # 50 tokens in chunks of 16: four chunks.
     assert group["residual_checksum"].shape == (5, 4, 4)
@@ -84,7 +84,7 @@ def test_model_group_holds_every_declared_coordinate(toy, memory_uri):
 def test_chunk_rows_follow_from_the_width(toy, memory_uri):
     repository = toy.prepare(memory_uri, attributes={"chunk_rows": 64})
     assert repository.read()[toy.PATH].attrs["chunk_rows"] == 64
-    attributes = {"n_blocks": 3, "width": 8}
+    attributes = {"n_blocks": 3, "width": 64}
     create_model(
         repository,
         "plays",
@@ -105,8 +105,8 @@ def test_same_model_again_changes_nothing(toy, memory_uri):
 def test_a_site_can_be_added_later(toy, memory_uri):
     toy.prepare(memory_uri)
     group = toy.prepare(memory_uri, sites=["query"], step_capacity=9).read()[toy.PATH]
-    assert group["query"].shape == (64, 3, 2, 50, 4)
-    assert group["query"].chunks == (1, 1, 2, 16, 4)
+    assert group["query"].shape == (64, 3, 2, 50, 32)
+    assert group["query"].chunks == (1, 1, 2, 16, 32)
 
 
 def test_differences_are_spelled_out(toy, memory_uri):
@@ -114,7 +114,7 @@ def test_differences_are_spelled_out(toy, memory_uri):
     before = repository.snapshot_id()
     tokens = toy.tokens()
     tokens["token_id"][[7, 9]] += 1
-    wide = ArraySpec(SITES["residual"], {**toy.array_spec("residual").sizes, "dim": 9})
+    wide = ArraySpec(SITES["residual"], {**toy.array_spec("residual").sizes, "dim": 65})
     with pytest.raises(IdentityConflictError) as caught:
         create_model(
             repository,
@@ -122,12 +122,12 @@ def test_differences_are_spelled_out(toy, memory_uri):
             "owner/toy",
             arrays=[wide],
             tokens=tokens,
-            attributes={"n_blocks": 3, "width": 8, "chunk_rows": 16, "causal": True},
+            attributes={"n_blocks": 3, "width": 64, "chunk_rows": 16, "causal": True},
         )
     assert caught.value.differences == (
         "causal: stored nothing, wanted true",
         "token_id: 2 of 50 tokens differ, first token 7: stored 7, wanted 8",
-        "residual dim: stored 8, wanted 9",
+        "residual dim: stored 64, wanted 65",
     )
     assert repository.snapshot_id() == before
 
@@ -148,7 +148,7 @@ def test_two_ids_that_share_a_group_name(toy, memory_uri):
 def test_corpus_must_be_there_and_the_right_one(toy, memory_uri):
     repository = toy.prepare(memory_uri)
     options = {"arrays": [], "tokens": toy.tokens()}
-    facts = {"n_blocks": 3, "width": 8}
+    facts = {"n_blocks": 3, "width": 64}
     with pytest.raises(UnknownNameError, match=r"no corpus 'playz'.*did you mean 'plays'"):
         create_model(repository, "playz", "m", attributes=facts, **options)
     facts["corpus_sha256"] = "beef"

@@ -105,14 +105,14 @@ def test_rows_refuse_indices_outside_the_axis(filled, toy, index):
 def test_sites_without_depth_and_with_heads(filled, toy):
     (norm,) = slabs(filled, toy.PATH, site="final_norm", steps=[0])
     np.testing.assert_array_equal(norm.rows(np.arange(50)), toy.values(0, "final_norm"))
-    assert (norm.dims, norm.shape, norm.n_tokens) == (("token", "dim"), (50, 8), 50)
+    assert (norm.dims, norm.shape, norm.n_tokens) == (("token", "dim"), (50, 64), 50)
 
     (query,) = slabs(filled, toy.PATH, site="query", steps=[0], layers=[2])
     expected = toy.values(0, "query")[1]
     joined = np.concatenate([values for _, values in query.blocks(rows=20)], axis=1)
     np.testing.assert_array_equal(joined, expected)
     np.testing.assert_array_equal(query.rows(np.array([49, 0])), expected[:, [49, 0]])
-    assert (query.dims, query.shape) == (("head", "token", "head_dim"), (2, 50, 4))
+    assert (query.dims, query.shape) == (("head", "token", "head_dim"), (2, 50, 32))
 
 
 def test_one_head_of_a_block(filled, toy):
@@ -121,7 +121,7 @@ def test_one_head_of_a_block(filled, toy):
     expected = toy.values(0, "query")[1, 1]
     np.testing.assert_array_equal(np.concatenate([rows for _, rows in head.blocks()]), expected)
     np.testing.assert_array_equal(head.rows(np.array([7])), expected[[7]])
-    assert (head.dims, head.shape) == (("token", "head_dim"), (50, 4))
+    assert (head.dims, head.shape) == (("token", "head_dim"), (50, 32))
 
 
 def test_a_site_of_one_number_a_token(filled, toy):
@@ -279,7 +279,7 @@ def test_arrays_in_another_encoding_are_refused(toy, memory_uri):
         group.create_array(
             "residual",
             shape=shape,
-            chunks=(1, 1, 16, 8),
+            chunks=(1, 1, 16, 64),
             dtype="float32",
             compressors=zarr.codecs.ZstdCodec(),
         )

@@ -217,14 +217,14 @@ def test_a_site_left_out_is_named(repository, toy):
 @pytest.mark.parametrize(
     ("start", "shape", "dtype", "message"),
     [
-        (8, (4, 8, 8), "f4", "cut chunks of 16 tokens in two; start at a multiple of 16"),
-        (0, (4, 15, 8), "f4", "tokens 0 to 14 cut chunks"),
-        (48, (4, 16, 8), "f4", "tokens 48 to 63 are not within 0 to 49"),
-        (-16, (4, 16, 8), "f4", "are not within"),
-        (0, (4, 0, 8), "f4", "are not within"),
-        (0, (3, 16, 8), "f4", r"expected the shape \('layer', 'token', 'dim'\) = \(4, 50, 8\)"),
-        (0, (16, 8), "f4", r"got \(16, 8\)"),
-        (0, (4, 16, 8), "f8", "expected float32 values, got float64"),
+        (8, (4, 8, 64), "f4", "cut chunks of 16 tokens in two; start at a multiple of 16"),
+        (0, (4, 15, 64), "f4", "tokens 0 to 14 cut chunks"),
+        (48, (4, 16, 64), "f4", "tokens 48 to 63 are not within 0 to 49"),
+        (-16, (4, 16, 64), "f4", "are not within"),
+        (0, (4, 0, 64), "f4", "are not within"),
+        (0, (3, 16, 64), "f4", r"expected the shape \('layer', 'token', 'dim'\) = \(4, 50, 64\)"),
+        (0, (16, 64), "f4", r"got \(16, 64\)"),
+        (0, (4, 16, 64), "f8", "expected float32 values, got float64"),
     ],
 )
 def test_blocks_that_do_not_fit(repository, toy, start, shape, dtype, message):
@@ -281,7 +281,7 @@ def test_allowed_nonfinite_values_are_stored_and_counted(repository, toy):
 
 
 def test_large_finite_values_are_not_infinite(repository, toy):
-    values = np.full((4, 50, 8), np.finfo(np.float32).max)
+    values = np.full((4, 50, 64), np.finfo(np.float32).max)
     with reserve(repository, toy) as writer:
         writer.write_block("residual", 0, values)
 

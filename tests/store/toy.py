@@ -1,12 +1,10 @@
 """A small model whose activations follow from (step, site, variant): run in tests and by them.
 
-As a program it ingests steps one after the other and says which were acknowledged:
-``python toy.py URI VARIANT STEP...``. Tests start it as often as they need, and kill it.
+Its :func:`main` ingests steps one after the other in a process that tests start, and kill.
 """
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from datetime import timedelta
@@ -19,7 +17,7 @@ from store.schema import SITES, TOKEN, TOKEN_COORDINATES
 from store.write import AlreadyStored, StepWriter, reserve_step
 
 PATH = "plays/owner--toy"
-N_TOKENS, N_BLOCKS, WIDTH, ROWS = 50, 3, 8, 16
+N_TOKENS, N_BLOCKS, WIDTH, ROWS = 50, 3, 64, 16
 SIZES = {
     "layer": N_BLOCKS + 1,
     "block": N_BLOCKS,
@@ -108,30 +106,21 @@ def assert_stored(repository, step, *, variant=0, sites=("residual", "final_norm
         np.testing.assert_array_equal(array, values(step, site, variant))
 
 
-def say(line):
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
-
-
-def main(uri, variant, *steps):
+def main(lines, uri, variant, *steps):
+    """Ingest steps and say so; after ``"reserved"`` or ``"written"`` only get that far."""
     repository = Repository.open(uri)
-    say("ready")
-    if steps[0].startswith("stop-when-"):
-        stop_half_way(repository, int(steps[1]), steps[0].removeprefix("stop-when-"))
-    for step in map(int, steps):
-        outcome = ingest(repository, step, variant=int(variant), wait=timedelta(minutes=1))
-        kind = "already" if isinstance(outcome, AlreadyStored) else "stored"
-        say(f"{kind} {step}")
+    lines.send("ready")
+    if steps[0] in ("reserved", "written"):
+        stop_half_way(lines, repository, *steps)
+    for step in steps:
+        outcome = ingest(repository, step, variant=variant, wait=timedelta(minutes=1))
+        lines.send(("already" if isinstance(outcome, AlreadyStored) else "stored", step))
 
 
-def stop_half_way(repository, step, moment):
+def stop_half_way(lines, repository, moment, step):
     """Reserve a step, write it or not, and wait to be killed."""
     writer = reserve_step(repository, PATH, step, identity={"variant": 0})
     if moment == "written":
         write_all(writer)
-    say(f"{moment} {step}")
+    lines.send((moment, step))
     time.sleep(600)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
