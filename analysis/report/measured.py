@@ -1,0 +1,55 @@
+"""What a report is made from: one model of the store with its metrics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import xarray as xr
+
+from analysis.curves import STDERR_SUFFIX
+from store.catalogue import HeldModel
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One model over one corpus, with what was measured of it.
+
+    Attributes:
+        held: What the store holds of it.
+        model_type: Architecture, empty where it is not recorded.
+        causal: Whether tokens attend only to earlier ones; None where it is not recorded.
+        results: Metrics (step, layer, population, ...), None where nothing was computed.
+    """
+
+    held: HeldModel
+    model_type: str
+    causal: bool | None
+    results: xr.Dataset | None
+
+    @property
+    def label(self) -> str:
+        """Its name in figures, told apart from the other stack of the same model."""
+        return (
+            self.held.model if self.held.stack is None else f"{self.held.model} {self.held.stack}"
+        )
+
+    @property
+    def kind(self) -> str:
+        """``encoder`` or ``decoder``: the stack, or else by how tokens attend; maybe unknown."""
+        if self.held.stack is not None:
+            return self.held.stack
+        return {True: "decoder", False: "encoder", None: ""}[self.causal]
+
+    def metric_names(self) -> list[str]:
+        """Return the result variables that hold a number, without standard errors of others."""
+        if self.results is None:
+            return []
+        names = [str(name) for name in self.results.data_vars]
+        paired = {name + STDERR_SUFFIX for name in names}
+        return [
+            name
+            for name in names
+            if name not in paired
+            and self.results[name].dtype.kind in "fiub"
+            and bool(self.results[name].notnull().any())
+        ]

@@ -1,0 +1,40 @@
+"""``actlas report``: what the store holds and what was measured, as one page to hand on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from flows.cli.options import corpus_filter, examples, models_filter, store_option
+
+
+@click.command(
+    short_help="Write one page to look at and to send.",
+    epilog=examples(
+        "actlas report -o report.html",
+        "actlas report --corpus plays --models tiny-neox -o tiny.html",
+    ),
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    default=Path("report.html"),
+    show_default=True,
+    metavar="FILE.html",
+    help="The page to write.",
+)
+@corpus_filter
+@models_filter
+@store_option
+def report(output: Path, corpus: str | None, models: tuple[str, ...] | None, store: str) -> None:
+    """Write one page that opens in a browser without a network, to look at and to send.
+
+    It holds the figures of every computed metric by layer and over training, what the store
+    holds, warnings, definitions, and the numbers to download.
+    """
+    from analysis.report import write_report
+
+    written = write_report(store, output, corpus=corpus, models=models)
+    click.echo(f"Wrote {written}: open it in a browser")
