@@ -1,0 +1,175 @@
+"""Trains a small GPT-NeoX from nothing, so that a training run can be had anywhere in minutes."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from torch import Tensor
+from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, PreTrainedTokenizerFast
+
+from flows.capture.errors import InputError
+from flows.capture.quiet import quiet
+
+STEPS: Final = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000)
+"""Steps at which a checkpoint is kept, unless others are named."""
+
+_VOCABULARY: Final = 1024
+_LENGTH: Final = 256
+_BATCH: Final = 6
+_RATE: Final = 2e-3
+_WARM_UP: Final = 20
+_HELD_OUT_SEQUENCES: Final = 16
+_END_OF_TEXT: Final = "<|endoftext|>"
+
+
+@dataclass(frozen=True)
+class TrainedStep:
+    """A checkpoint that was kept.
+
+    Attributes:
+        step: Number of updates before it.
+        loss: Mean loss per token over the held-out text, in nats.
+        directory: Its folder, ``checkpoint-N``.
+    """
+
+    step: int
+    loss: float
+    directory: Path
+
+
+def train_tiny(
+    text: str,
+    directory: Path,
+    *,
+    held_out: str,
+    steps: Sequence[int] = STEPS,
+    seed: int = 0,
+    progress: Callable[[int, float], None] | None = None,
+) -> list[TrainedStep]:
+    """Train a GPT-NeoX of 6 blocks of width 128, with its own byte-level BPE of 1,024 tokens.
+
+    AdamW on batches of 6 × 256 tokens; the rate rises over 20 steps to 2e-3 and falls as a
+    cosine to a tenth. On the same machine, the same seed and steps give the same weights.
+
+    Args:
+        text: What to train on.
+        directory: Where ``checkpoint-N`` folders with model and tokenizer go; each appears only
+            once it is complete, and replaces an older one.
+        held_out: Text that is not trained on, for the loss.
+        steps: Steps at which a checkpoint is kept; the largest ends the training.
+        seed: Seed of the weights and batches.
+        progress: Called with each kept step and its loss over the held-out text.
+
+    Raises:
+        InputError: If a text is too short, or no step is wanted.
+    """
+    if not steps or min(steps) < 0:
+        raise InputError(f"steps {list(steps)}: expected at least one, none of them negative")
+    tokenizer = _train_tokenizer(text)
+    training, checking = (_ids(tokenizer, part) for part in (text, held_out))
+    kept = []
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = GPTNeoXForCausalLM(_config(tokenizer))
+        for step in _train(model, training, max(steps), seed):
+            if step not in steps:
+                continue
+            loss = _held_out_loss(model, checking)
+            folder = directory / f"checkpoint-{step}"
+            _save(model, tokenizer, folder)
+            kept.append(TrainedStep(step, loss, folder))
+            if progress is not None:
+                progress(step, loss)
+    return kept
+
+
+def _train(model: GPTNeoXForCausalLM, training: Tensor, last: int, seed: int) -> Iterator[int]:
+    """Yield the number of updates made, before the first and after each."""
+    generator = torch.Generator().manual_seed(seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=_RATE, betas=(0.9, 0.95))
+    yield 0
+    for step in range(1, last + 1):
+        model.train()
+        for group in optimizer.param_groups:
+            group["lr"] = _rate(step, last)
+        starts = torch.randint(len(training) - _LENGTH, (_BATCH,), generator=generator)
+        batch = torch.stack([training[start : start + _LENGTH] for start in starts.tolist()])
+        loss = model(input_ids=batch, labels=batch, use_cache=False).loss
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        yield step
+
+
+def _rate(step: int, last: int) -> float:
+    warm_up = min(step / _WARM_UP, 1.0)
+    return _RATE * warm_up * (0.55 + 0.45 * math.cos(math.pi * step / last))
+
+
+@torch.inference_mode()
+def _held_out_loss(model: GPTNeoXForCausalLM, checking: Tensor) -> float:
+    model.eval()
+    count = min(len(checking) // _LENGTH, _HELD_OUT_SEQUENCES)
+    batch = checking[: count * _LENGTH].reshape(count, _LENGTH)
+    return float(model(input_ids=batch, labels=batch, use_cache=False).loss)
+
+
+def _train_tokenizer(text: str) -> PreTrainedTokenizerFast:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=_VOCABULARY,
+        special_tokens=[_END_OF_TEXT],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(text.splitlines(keepends=True), trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token=_END_OF_TEXT,
+        eos_token=_END_OF_TEXT,
+        model_max_length=_LENGTH,
+    )
+
+
+def _ids(tokenizer: PreTrainedTokenizerFast, text: str) -> Tensor:
+    ids = torch.tensor(tokenizer(text, verbose=False)["input_ids"])
+    if len(ids) <= _LENGTH:
+        raise InputError(
+            f"a text of {len(ids)} tokens is too short to train with: expected more than {_LENGTH}"
+        )
+    return ids
+
+
+def _config(tokenizer: PreTrainedTokenizerFast) -> GPTNeoXConfig:
+    return GPTNeoXConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=128,
+        num_hidden_layers=6,
+        num_attention_heads=4,
+        intermediate_size=512,
+        max_position_embeddings=_LENGTH,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        attention_dropout=0.0,
+        hidden_dropout=0.0,
+    )
+
+
+def _save(model: GPTNeoXForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
+    unfinished = folder.with_name(f"unfinished-{folder.name}")
+    for old in (unfinished, folder):
+        shutil.rmtree(old, ignore_errors=True)
+    with quiet():
+        model.save_pretrained(unfinished)
+        tokenizer.save_pretrained(unfinished)
+    unfinished.rename(folder)
