@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from flows.capture.fingerprints import Fingerprint, fingerprint
 from flows.inputs import Corpus, corpus_tokens, read_corpus
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from flows.capture.checkpoints import Checkpoint
     from flows.capture.tokens import Tokens
     from flows.capture.weights import LoadedModel
+
+Progress: TypeAlias = "Callable[[int, int], None]"
 
 DEFAULT_SITES: Final = ("residual", "final_norm")
 """What is kept unless told otherwise, as far as the model has it."""
@@ -88,7 +90,7 @@ def ingest_checkpoint(
     corpus: str,
     *,
     options: CaptureOptions = DEFAULT_OPTIONS,
-    progress: Callable[[int], None] | None = None,
+    progress: Progress | None = None,
 ) -> IngestResult:
     """Store a checkpoint's activations over a corpus, unless they are there.
 
@@ -100,7 +102,7 @@ def ingest_checkpoint(
         checkpoint: A checkpoint from :func:`flows.capture.find_checkpoints`.
         corpus: Name of a corpus in the store.
         options: How it is run and stored.
-        progress: Called with the number of tokens just done.
+        progress: Called with the number of tokens just done, and of all.
 
     Raises:
         UnknownNameError: If the store has no such corpus.
@@ -184,7 +186,7 @@ def _run(
     weights: Fingerprint,
     identity: dict[str, JSON],
     options: CaptureOptions,
-    progress: Callable[[int], None] | None,
+    progress: Progress | None,
 ) -> bool:
     """Run a model over a corpus and commit; False if another process was faster."""
     # Here, not above: torch takes seconds to import, and what is stored needs none of it.
@@ -214,7 +216,7 @@ def _run(
             block_rows=writer.chunk_rows,
             batch_tokens=options.batch_tokens,
             allow_nonfinite=True,  # the writer looks, in its own thread, and knows the step
-            progress=progress,
+            progress=None if progress is None else lambda done: progress(done, len(tokens)),
         )
         stream(blocks, writer)
         writer.commit(provenance=_provenance(checkpoint, weights, tokens, loaded))

@@ -1,0 +1,64 @@
+"""A tiny training run on disk, with its tokenizer, and a store with a corpus for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flows.capture.checkpoints import Checkpoint, find_checkpoints
+from flows.corpora import Chunking, add_texts
+
+STEPS = (0, 5, 10)
+
+
+@pytest.fixture(scope="session")
+def text() -> str:
+    """Return 4,000 characters of made-up sentences."""
+    words = np.array(["the", "a", "cat", "rat", "dog", "sat", "ran", "under", "mat", "slowly"])
+    rng = np.random.default_rng(0)
+    return (" ".join(rng.choice(words, size=1200)) + ".")[:4000]
+
+
+@pytest.fixture(scope="session")
+def run_folder(tmp_path_factory: pytest.TempPathFactory, text: str) -> Path:
+    """Return a folder ``tiny`` of checkpoint-0, -5 and -10: GPT-NeoX of 2 blocks of 16."""
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+    from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    special = ["<pad>", "<s>"]
+    trainer = trainers.BpeTrainer(vocab_size=64, special_tokens=special, show_progress=False)
+    tokenizer.train_from_iterator([text], trainer)
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", bos_token="<s>")
+    folder = tmp_path_factory.mktemp("runs") / "tiny"
+    config = GPTNeoXConfig(
+        vocab_size=64,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=64,
+    )
+    for step in STEPS:
+        torch.manual_seed(step)
+        GPTNeoXForCausalLM(config).save_pretrained(folder / f"checkpoint-{step}")
+        fast.save_pretrained(folder / f"checkpoint-{step}")
+    return folder
+
+
+@pytest.fixture
+def checkpoints(run_folder: Path) -> list[Checkpoint]:
+    """Return the three checkpoints of the run."""
+    return find_checkpoints(str(run_folder))
+
+
+@pytest.fixture
+def store(tmp_path: Path, text: str) -> str:
+    """Return a store with the corpus ``cats``: 20 sequences of 50 characters."""
+    uri = str(tmp_path / "store")
+    add_texts(uri, "cats", {"cats.txt": text}, chunking=Chunking("chars", 50), max_sequences=20)
+    return uri
