@@ -89,7 +89,7 @@ def find_stack(model: PreTrainedModel, blocks: str | None = None) -> Stack:
         n_blocks=found.calls,
         final_norm=next((norm for norm, given in seen.norm_inputs if given is output), None),
         width=output.shape[-1],
-        causal=_is_causal(output),
+        causal=_is_causal(model, output),
     )
 
 
@@ -179,6 +179,10 @@ def _chosen(model: PreTrainedModel, seen: _Seen, path: str | None) -> _List:
     return fitting[0]
 
 
-def _is_causal(output: Tensor) -> bool:
+def _is_causal(model: PreTrainedModel, output: Tensor) -> bool:
+    if not bool(torch.isfinite(output).all()):
+        # Broken weights show nothing; the head that they were saved with does.
+        saved_as = model.config.architectures or ()
+        return any(name.endswith(("ForCausalLM", "LMHeadModel")) for name in saved_as)
     difference = (output[0].float() - output[1].float()).norm(dim=-1)
     return bool(difference[0] <= _CAUSAL_LEAK * difference[-1])
