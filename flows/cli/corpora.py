@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from flows.cli.options import json_option, store_option
+from flows.cli.options import examples, json_option, store_option
 from flows.console import print_json
 
 _FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
@@ -17,7 +17,13 @@ def corpus() -> None:
     """Add the texts that models are run over."""
 
 
-@corpus.command()
+@corpus.command(
+    short_help="Add a corpus of texts or token ids.",
+    epilog=examples(
+        "actlas corpus add plays --text hamlet.txt macbeth.txt --max-sequences 128",
+        "actlas corpus add ids --ids tokens.npy",
+    ),
+)
 @click.argument("name")
 @click.argument("files", nargs=-1, type=_FILE)
 @click.option("--text", "first_text", type=_FILE, metavar="FILE…", help="UTF-8 text files.")
@@ -55,13 +61,7 @@ def add(
     store: str,
     as_json: bool,
 ) -> None:
-    r"""Add a corpus NAME, cut into sequences. Adding the same again changes nothing.
-
-    \b
-    Examples:
-      actlas corpus add plays --text hamlet.txt macbeth.txt --chunk-chars 512 --max-sequences 128
-      actlas corpus add ids --ids tokens.npy
-    """
+    """Add a corpus NAME, cut into sequences. Adding the same again changes nothing."""
     if (first_text is None) == (ids is None):
         raise click.UsageError("Give either --text FILE… or --ids FILE.npy.")
     if ids is not None and (files or chunk_chars or chunk_tokens or max_sequences):

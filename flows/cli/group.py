@@ -12,6 +12,8 @@ from flows.cli.corpora import corpus
 from flows.cli.held import ls, verify
 from flows.cli.ingest import ingest
 from flows.cli.metrics import compute, plot, show
+from flows.cli.options import examples
+from flows.cli.report import report
 
 FAILED: Final = 1
 USAGE: Final = 2
@@ -61,22 +63,20 @@ class _ReportingGroup(click.Group):
 
 @click.group(
     cls=_ReportingGroup,
+    epilog=examples(
+        "actlas corpus add plays --text hamlet.txt",
+        "actlas ingest runs/tiny --corpus plays",
+        "actlas compute average_cosine two_nn",
+        "actlas plot average_cosine --x step -o cosine.png",
+    ),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(package_name="actlas", prog_name="actlas")
 def actlas() -> None:
-    r"""Keep the activations of neural networks once, and ask them anything later.
-
-    \b
-    Example, from text and checkpoints to a figure:
-      actlas corpus add plays --text hamlet.txt
-      actlas ingest runs/tiny --corpus plays
-      actlas compute average_cosine two_nn
-      actlas plot average_cosine --x step -o cosine.png
-    """
+    """Keep the activations of neural networks once, and ask them anything later."""
 
 
-for _command in (corpus, ingest, ls, compute, show, plot, verify):
+for _command in (corpus, ingest, ls, compute, show, plot, report, verify):
     actlas.add_command(_command)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flows.cli.options import json_option, store_option
+from flows.cli.options import examples, json_option, store_option
 from flows.console import byte_size, print_json, print_table
 
 if TYPE_CHECKING:
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 _SHOWN_STEPS = 6
 
 
-@click.command()
+@click.command(
+    short_help="List what the store holds.",
+    epilog=examples(
+        "actlas ls",
+        "actlas ls plays/tiny-neox",
+        "actlas ls --json",
+    ),
+)
 @click.argument("what", required=False, metavar="[CORPUS[/MODEL]]")
 @store_option
 @json_option
 def ls(what: str | None, store: str, as_json: bool) -> None:
-    r"""List what the store holds: models, steps, sites, sizes, completeness and duplicates.
-
-    \b
-    Examples:
-      actlas ls
-      actlas ls plays/tiny-neox
-      actlas ls --json
-    """
+    """List what the store holds: models, steps, sites, sizes, completeness and duplicates."""
     from store.catalogue import catalogue
     from store.repository import Repository
 
@@ -106,7 +106,13 @@ def _notes(steps: Sequence[HeldStep]) -> str:
     return "; ".join(notes)
 
 
-@click.command()
+@click.command(
+    short_help="Check that nothing stored is missing or damaged.",
+    epilog=examples(
+        "actlas verify",
+        "actlas verify plays/tiny-neox --json",
+    ),
+)
 @click.argument("what", required=False, metavar="[CORPUS/MODEL]")
 @click.option(
     "--census/--no-census",
@@ -117,10 +123,4 @@ def _notes(steps: Sequence[HeldStep]) -> str:
 @store_option
 @json_option
 def verify(what: str | None, census: bool, store: str, as_json: bool) -> None:
-    r"""Prove what the store holds: no chunk missing, truncated or damaged. Fails if one is.
-
-    \b
-    Examples:
-      actlas verify
-      actlas verify plays/tiny-neox --json
-    """
+    """Prove what the store holds: no chunk missing, truncated or damaged. Fails if one is."""

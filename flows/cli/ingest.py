@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flows.cli.options import NameList, NumberList, json_option, store_option
+from flows.cli.options import NameList, NumberList, examples, json_option, store_option
 from flows.console import byte_size, duration, print_json, print_table, progress_bar
 
 if TYPE_CHECKING:
@@ -16,7 +16,14 @@ if TYPE_CHECKING:
     from flows.ingestion import CaptureOptions, IngestResult
 
 
-@click.command()
+@click.command(
+    short_help="Run models over a corpus and store their activations.",
+    epilog=examples(
+        "actlas ingest models/minilm --corpus plays",
+        "actlas ingest runs/tiny --corpus plays --steps 0,64,1000 --plan",
+        "actlas ingest random:models/minilm --corpus plays --seed 1",
+    ),
+)
 @click.argument("models", nargs=-1, required=True, metavar="MODEL…")
 @click.option("--corpus", required=True, metavar="NAME", help="A corpus added before.")
 @click.option(
@@ -63,16 +70,10 @@ def ingest(
     store: str,
     as_json: bool,
 ) -> None:
-    r"""Run each MODEL over a corpus and store its activations; what is there already is skipped.
+    """Run each MODEL over a corpus and store its activations; what is there already is skipped.
 
     MODEL is a folder of one checkpoint, a folder of checkpoint-N folders, or random:CONFIG for an
     untrained model.
-
-    \b
-    Examples:
-      actlas ingest models/minilm --corpus plays
-      actlas ingest runs/tiny --corpus plays --steps 0,64,1000 --plan
-      actlas ingest random:models/minilm --corpus plays --seed 1
     """
     from flows.capture.checkpoints import find_checkpoints
     from flows.ingestion import CaptureOptions

@@ -11,6 +11,7 @@ import click
 from flows.cli.options import (
     NameList,
     corpus_filter,
+    examples,
     json_option,
     layers_filter,
     models_filter,
@@ -24,7 +25,14 @@ if TYPE_CHECKING:
     from analysis.curves import Abscissa, Hue
 
 
-@click.command()
+@click.command(
+    short_help="Compute metrics that are missing or stale.",
+    epilog=examples(
+        "actlas compute",
+        "actlas compute average_cosine svd_anisotropy two_nn --models tiny-neox --steps 0,64",
+        "actlas compute --plan",
+    ),
+)
 @click.argument("metrics", nargs=-1, metavar="[METRIC…]")
 @corpus_filter
 @models_filter
@@ -69,14 +77,7 @@ def compute(
     store: str,
     as_json: bool,
 ) -> None:
-    r"""Compute metrics of stored activations, what is missing or stale; all metrics by default.
-
-    \b
-    Examples:
-      actlas compute
-      actlas compute average_cosine svd_anisotropy two_nn --models tiny-neox --steps 0,64
-      actlas compute --plan
-    """
+    """Compute metrics of stored activations, what is missing or stale; all metrics by default."""
     from flows.measurement import MeasureOptions, find_targets, measure_target
     from store.repository import Repository
 
@@ -113,7 +114,13 @@ def _sentence(report: MeasureReport, *, plan: bool) -> str:
     return f"{report.path}: {report.computed:,} values computed{took}, {there}"
 
 
-@click.command()
+@click.command(
+    short_help="Show the values of a metric.",
+    epilog=examples(
+        "actlas show two_nn --models tiny-neox --steps 0,1000",
+        "actlas show average_cosine --population all --csv > cosine.csv",
+    ),
+)
 @click.argument("metric")
 @corpus_filter
 @models_filter
@@ -136,13 +143,7 @@ def show(
     store: str,
     as_json: bool,
 ) -> None:
-    r"""Show the values of METRIC by model, step and layer, with their standard errors.
-
-    \b
-    Examples:
-      actlas show two_nn --models tiny-neox --steps 0,1000
-      actlas show average_cosine --population all --csv > cosine.csv
-    """
+    """Show the values of METRIC by model, step and layer, with their standard errors."""
     if as_csv and as_json:
         raise click.UsageError("Give either --json or --csv.")
     from flows.results import Selection, metric_table, open_results
@@ -164,7 +165,13 @@ def _cell(value: str | float) -> str:
     return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
-@click.command()
+@click.command(
+    short_help="Draw a metric over depth or training.",
+    epilog=examples(
+        "actlas plot average_cosine -o cosine.png",
+        "actlas plot two_nn --x step --models tiny-neox -o dimension.pdf",
+    ),
+)
 @click.argument("metric")
 @click.option(
     "--x",
@@ -208,13 +215,7 @@ def plot(
     population: str,
     store: str,
 ) -> None:
-    r"""Draw METRIC over depth or training, with bands of one standard error.
-
-    \b
-    Examples:
-      actlas plot average_cosine -o cosine.png
-      actlas plot two_nn --x step --models tiny-neox -o dimension.pdf
-    """
+    """Draw METRIC over depth or training, with bands of one standard error."""
     from analysis.figures import plot_metric
     from flows.results import Selection, open_results
 

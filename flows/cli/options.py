@@ -12,6 +12,12 @@ Function = TypeVar("Function", bound=Callable[..., object])
 ALL: Final = "all"
 
 
+def examples(*lines: str) -> str:
+    """Return the end of a command's help: examples as they are typed, one a line."""
+    # The backspace tells click to leave the lines as they are.
+    return "\n".join(("\b", "Examples:", *(f"  {line}" for line in lines)))
+
+
 class NumberList(click.ParamType[tuple[int, ...] | None]):
     """``0,1,2`` as numbers, or ``all`` as None."""
 
