@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -11,8 +11,9 @@ import xarray as xr
 import zarr
 from zarr.core.metadata import ArrayV3Metadata
 
-from store.arrays import member
 from store.join import Label
+
+ZarrArray: TypeAlias = "zarr.Array[ArrayV3Metadata]"
 
 LABELS_PER_CHUNK: Final = 1024
 
@@ -21,11 +22,14 @@ class Axes:
     """The labelled axes of a metrics group, lengthened as results need.
 
     Attributes:
+        group: The group.
+        arrays: Its arrays by name, each opened once.
         positions: For each dimension, the place of each of its labels on disk.
     """
 
     def __init__(self, group: zarr.Group) -> None:
-        self._group = group
+        self.group = group
+        self.arrays: dict[str, ZarrArray] = dict(group.arrays())
         self.positions: dict[str, dict[Label, int]] = {}
 
     def extend(self, results: Sequence[xr.Dataset]) -> None:
@@ -52,25 +56,25 @@ class Axes:
             return 0
         for label in new:
             positions[label] = len(positions)
-        if name not in self._group:
-            _create_labels(self._group, name, new)
-        array = member(self._group, name)
+        if name not in self.arrays:
+            self.arrays[name] = _create_labels(self.group, name, new)
+        array = self.arrays[name]
         array.resize((len(positions),))
         array[len(stored) :] = np.asarray(new, dtype=array.dtype)
         return len(positions)
 
     def _stored(self, name: str) -> list[Label]:
-        if name not in self._group:
+        if name not in self.arrays:
             return []
-        labels: list[Label] = np.asarray(member(self._group, name)[:]).tolist()
+        labels: list[Label] = np.asarray(self.arrays[name][:]).tolist()
         return labels
 
     def _resize(self, grown: dict[str, int]) -> None:
-        for _, array in self._group.arrays():
-            if array.basename in self.positions:
+        for name, array in self.arrays.items():
+            if name in self.positions:
                 continue
             named = zip(dimension_names(array), array.shape, strict=True)
-            shape = tuple(grown.get(name, size) for name, size in named)
+            shape = tuple(grown.get(dim, size) for dim, size in named)
             if shape != array.shape:
                 array.resize(shape)
 
@@ -92,16 +96,16 @@ def labels_of(box: xr.Dataset, name: str) -> list[Label]:
     return labels
 
 
-def dimension_names(array: zarr.Array[ArrayV3Metadata]) -> tuple[str, ...]:
+def dimension_names(array: ZarrArray) -> tuple[str, ...]:
     """Return the names of an array's dimensions, all of which are named in this format."""
     metadata = array.metadata
     assert isinstance(metadata, ArrayV3Metadata)
     return tuple(str(name) for name in metadata.dimension_names or ())
 
 
-def _create_labels(group: zarr.Group, name: str, labels: Sequence[Label]) -> None:
+def _create_labels(group: zarr.Group, name: str, labels: Sequence[Label]) -> ZarrArray:
     texts = isinstance(labels[0], str)
-    group.create_array(
+    return group.create_array(
         name,
         shape=(0,),
         chunks=(LABELS_PER_CHUNK,),

@@ -53,7 +53,8 @@ def missing_metrics(
     if odd := set(labels) - set(KEY_DIMS[1:]):
         raise StoreError(f"{sorted(odd)} do not key metric values; expected {KEY_DIMS[1:]}")
     identities = step_identities(repository.uri, snapshot, path, steps)
-    coords: dict[str, Sequence[Label]] = {STEP: list(steps), **labels}
+    coords: dict[str, list[Label]] = {STEP: list(steps)}
+    coords |= {name: list(values) for name, values in labels.items()}
     sizes = [len(values) for values in coords.values()]
     missing = np.ones((len(definitions), *sizes), dtype=bool)
     group = metrics_group(repository.uri, repository.snapshot_id(), path)
@@ -89,7 +90,7 @@ def _current_rows(
 def _is_current(
     group: zarr.Group,
     metric: str,
-    coords: dict[str, Sequence[Label]],
+    coords: dict[str, list[Label]],
     current: npt.NDArray[np.bool_],
 ) -> npt.NDArray[np.bool_]:
     """Look up the labels asked for among the stored ones; unknown labels are not current."""
@@ -100,7 +101,7 @@ def _is_current(
         {dim: np.asarray(member(group, dim)[:]) for dim in dims},
         dims,
     )
-    wanted = {dim: list(coords[dim]) for dim in dims if dim in coords}
+    wanted = {dim: coords[dim] for dim in dims if dim in coords}
     found = stored.reindex(wanted, fill_value=False)
     others = [dim for dim in dims if dim not in coords]
     found = found.all(others) if others else found

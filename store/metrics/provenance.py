@@ -20,7 +20,7 @@ from store.repository import Repository
 from store.schema import METRICS_GROUP, SOURCE_COLUMNS, SOURCE_SUFFIX, STEP_COORDINATES
 from store.slab import model_group
 
-from .axes import dimension_names
+from .axes import Axes, dimension_names
 from .definition import Definition
 
 NO_SOURCE: Final = -1
@@ -88,7 +88,7 @@ def _digest(*parts: str) -> str:
 
 
 def append_sources(
-    group: zarr.Group,
+    axes: Axes,
     snapshot: str,
     identities: Mapping[int, StepIdentity],
     definitions: Sequence[Definition],
@@ -105,16 +105,16 @@ def append_sources(
         for step, known in identities.items()
         for kind in kinds
     ]
-    first = _append_rows(group, rows)
+    first = _append_rows(axes, rows)
     return {(row.step, row.version, row.settings): first + at for at, row in enumerate(rows)}
 
 
-def _append_rows(group: zarr.Group, rows: Sequence[Source]) -> int:
+def _append_rows(axes: Axes, rows: Sequence[Source]) -> int:
     first = 0
     columns = zip(*map(astuple, rows), strict=True)
     for variable, values in zip(SOURCE_COLUMNS.values(), columns, strict=True):
-        if variable.name not in group:
-            group.create_array(
+        if variable.name not in axes.arrays:
+            axes.arrays[variable.name] = axes.group.create_array(
                 variable.name,
                 shape=(0,),
                 chunks=(SOURCES_PER_CHUNK,),
@@ -123,7 +123,7 @@ def _append_rows(group: zarr.Group, rows: Sequence[Source]) -> int:
                 dimension_names=list(variable.dims),
                 attributes={"long_name": variable.description},
             )
-        array = member(group, variable.name)
+        array = axes.arrays[variable.name]
         first = array.shape[0]
         array.resize((first + len(rows),))
         kind = object if variable.dtype == "str" else variable.dtype

@@ -10,16 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 import zarr
-from zarr.core.metadata import ArrayV3Metadata
 
-from store.arrays import member
 from store.errors import StoreError
 from store.identity import JSON
 from store.layout import table_codecs
 from store.repository import Repository
 from store.schema import METRICS_GROUP, SOURCE_SUFFIX, STEP
 
-from .axes import Axes, dimension_names
+from .axes import Axes, ZarrArray, dimension_names
 from .definition import KEY_DIMS, Definition
 from .provenance import NO_SOURCE, append_sources, step_identities
 
@@ -27,7 +25,6 @@ CHUNK_BYTES: Final = 16 << 10
 MAX_STEPS_PER_CHUNK: Final = 64
 
 Values = npt.NDArray[np.generic]
-ZarrArray = zarr.Array[ArrayV3Metadata]
 
 
 @dataclass(frozen=True)
@@ -84,12 +81,12 @@ def write_metrics(
         group = root.require_group(f"{path}/{METRICS_GROUP}")
         axes = Axes(group)
         axes.extend(boxes)
-        sources = append_sources(group, snapshot, identities, definitions)
+        sources = append_sources(axes, snapshot, identities, definitions)
         for name in dict.fromkeys(str(name) for box in boxes for name in box.data_vars):
-            _merge(group, axes, name, [box for box in boxes if name in box])
+            _merge(axes, name, [box for box in boxes if name in box])
         for definition in definitions:
             holding = [box for box in boxes if definition.metric in box]
-            _merge_sources(group, axes, definition, holding, sources)
+            _merge_sources(axes, definition, holding, sources)
         group.update_attributes(dict(boxes[0].attrs))
 
     repository.update(f"add metrics of {path}", change)
@@ -110,12 +107,12 @@ def _check(boxes: Sequence[xr.Dataset]) -> None:
         raise StoreError("there are no metric results to write")
 
 
-def _merge(group: zarr.Group, axes: Axes, name: str, boxes: Sequence[xr.Dataset]) -> None:
+def _merge(axes: Axes, name: str, boxes: Sequence[xr.Dataset]) -> None:
     first = boxes[0][name]
     keys = [dim for dim in KEY_DIMS if dim in first.dims]
     dims = (*keys, *(str(dim) for dim in first.dims if dim not in keys))
     dtype = np.result_type(*(_floating(box[name].dtype) for box in boxes))
-    array = _array(group, axes, name, dims, dtype, first.attrs)
+    array = _array(axes, name, dims, dtype, first.attrs)
     patches = [
         Patch(
             tuple(axes.places(box, dim) for dim in dims),
@@ -127,7 +124,6 @@ def _merge(group: zarr.Group, axes: Axes, name: str, boxes: Sequence[xr.Dataset]
 
 
 def _merge_sources(
-    group: zarr.Group,
     axes: Axes,
     definition: Definition,
     boxes: Sequence[xr.Dataset],
@@ -138,7 +134,7 @@ def _merge_sources(
     dims = tuple(dim for dim in KEY_DIMS if dim in boxes[0][definition.metric].dims)
     name = definition.metric + SOURCE_SUFFIX
     attrs = {"long_name": f"row of the table source for each value of {definition.metric}"}
-    array = _array(group, axes, name, dims, np.dtype(np.int32), attrs)
+    array = _array(axes, name, dims, np.dtype(np.int32), attrs)
     _apply(array, [_source_patch(axes, definition, box, dims, sources) for box in boxes])
 
 
@@ -162,7 +158,6 @@ def _floating(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
 
 
 def _array(
-    group: zarr.Group,
     axes: Axes,
     name: str,
     dims: tuple[str, ...],
@@ -170,12 +165,12 @@ def _array(
     attrs: Mapping[str, JSON],
 ) -> ZarrArray:
     """Return the array of a variable, created unless it is there with the same dimensions."""
-    if name not in group:
+    if name not in axes.arrays:
         shape = axes.shape(dims)
         row = shape[1:]
         bytes_a_step = max(1, int(np.prod(row)) * dtype.itemsize)
         steps = min(max(1, CHUNK_BYTES // bytes_a_step), MAX_STEPS_PER_CHUNK)
-        group.create_array(
+        axes.arrays[name] = axes.group.create_array(
             name,
             shape=shape,
             chunks=(steps, *row),
@@ -183,15 +178,17 @@ def _array(
             compressors=table_codecs(),
             fill_value=NO_SOURCE if dtype.kind == "i" else np.nan,
             dimension_names=list(dims),
+            attributes=dict(attrs),
             config={"write_empty_chunks": True},
         )
-    array = member(group, name)
+    array = axes.arrays[name]
     if dimension_names(array) != dims:
         raise StoreError(
-            f"metric {name!r} of {group.path} has the dimensions {dimension_names(array)};"
+            f"metric {name!r} of {axes.group.path} has the dimensions {dimension_names(array)};"
             f" got {dims}. Give the new quantity another name"
         )
-    array.update_attributes(dict(attrs))
+    if any(array.attrs.get(key) != value for key, value in attrs.items()):
+        array.update_attributes(dict(attrs))
     return array
 
 
