@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from pathlib import Path
+from pydoc_data.topics import topics
+
+import pytest
+
+from flows.capture import find_checkpoints, fingerprint, load_tokenizer
+from flows.capture.errors import InputError
+from flows.capture.train import train_tiny
+
+TEXT = topics["assignment"] + topics["function"]
+HELD_OUT = topics["class"] * 2
+
+
+def test_training_leaves_checkpoints_and_lowers_the_loss(tmp_path: Path) -> None:
+    told: list[tuple[int, float]] = []
+    kept = train_tiny(
+        TEXT,
+        tmp_path,
+        held_out=HELD_OUT,
+        steps=(0, 2, 6),
+        progress=lambda step, loss: told.append((step, loss)),
+    )
+    assert [(entry.step, entry.loss) for entry in kept] == told
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [
+        "checkpoint-0",
+        "checkpoint-2",
+        "checkpoint-6",
+    ]
+    # Untrained, 1,024 tokens are about equally likely: log 1024 = 6.93 nats.
+    assert kept[0].loss == pytest.approx(6.93, abs=0.2)
+    assert kept[0].loss > kept[1].loss > kept[2].loss
+    found = find_checkpoints(str(tmp_path), name="tiny")
+    assert [checkpoint.step for checkpoint in found] == [0, 2, 6]
+    assert len(load_tokenizer(found[2])) == 1024
+    assert len({fingerprint(checkpoint).weights_sha256 for checkpoint in found}) == 3
+
+
+def test_the_same_seed_gives_the_same_weights(tmp_path: Path) -> None:
+    runs = {}
+    for name, seed in (("one", 0), ("two", 0), ("three", 1)):
+        train_tiny(TEXT, tmp_path / name, held_out=HELD_OUT, steps=(1,), seed=seed)
+        runs[name] = fingerprint(find_checkpoints(str(tmp_path / name))[0])
+    assert runs["one"] == runs["two"]
+    assert runs["one"].weights_sha256 != runs["three"].weights_sha256
+    assert runs["one"].tokenizer_sha256 == runs["three"].tokenizer_sha256
+
+
+def test_too_short_a_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"a text of \d+ tokens is too short to train with"):
+        train_tiny(TEXT, tmp_path, held_out="too short", steps=(0,))
+    with pytest.raises(InputError, match="expected at least one"):
+        train_tiny(TEXT, tmp_path, held_out=HELD_OUT, steps=())
+    assert not any(tmp_path.iterdir())
