@@ -24,7 +24,7 @@ from zarr.core.metadata import ArrayV3Metadata
 from zarr.core.sync import sync
 
 from .arrays import member
-from .errors import CorruptChunkError, MissingChunkError, StoreError
+from .errors import CorruptChunkError, MissingChunkError, StoreError, TruncatedChunkError
 from .schema import BLOCK, LAYER, SITES, STEP, TOKEN
 
 Floats = npt.NDArray[np.float32]
@@ -33,6 +33,8 @@ CHUNKS_AT_ONCE = 4
 """Encoded chunks fetched together: enough to hide the latency of an object store."""
 
 _CRC_BYTES = 4
+_BLOSC_LENGTH = slice(12, 16)
+"""Where a Blosc header holds the number of encoded bytes."""
 
 
 @dataclass(frozen=True)
@@ -203,8 +205,7 @@ class ActivationArray:
         """Decode rows of a chunk into an array: in place if they are the chunk, else by a copy."""
         body, crc = encoded[:-_CRC_BYTES], encoded[-_CRC_BYTES:]
         if len(encoded) <= _CRC_BYTES or google_crc32c.value(body) != int(crc.view("<u4")[0]):
-            place = self.place(slot, depth, number)
-            raise CorruptChunkError(str(place), f"the checksum of its {len(encoded)} bytes differs")
+            raise _damage(str(self.place(slot, depth, number)), encoded)
         whole = target.shape == self._chunk_shape and target.flags.c_contiguous
         chunk = target if whole else np.empty(self._chunk_shape, dtype=np.float32)
         try:
@@ -215,13 +216,22 @@ class ActivationArray:
             target[...] = chunk[self._tokens(*rows)]
 
 
+def _damage(place: str, encoded: npt.NDArray[np.uint8]) -> CorruptChunkError:
+    """Tell a cut object from a changed one by the length its Blosc header gives."""
+    length = encoded[_BLOSC_LENGTH].tobytes()
+    written = int.from_bytes(length, "little") + _CRC_BYTES
+    if len(length) < 4 or len(encoded) < written:
+        return TruncatedChunkError(place, f"{len(encoded)} bytes are left of {written}")
+    return CorruptChunkError(place, f"the checksum of its {len(encoded)} bytes differs")
+
+
 def _explained(error: BaseException | None, place: ChunkPlace) -> BaseException:
     """Tell a lost chunk and a cut one from a store that cannot be reached."""
     if error is None or (isinstance(error, icechunk.IcechunkError) and "not found" in str(error)):
         return MissingChunkError(str(place))
     if isinstance(error, icechunk.IcechunkError):
         if "range was invalid" in str(error):
-            return CorruptChunkError(str(place), "its object is shorter than what was written")
+            return TruncatedChunkError(str(place), "its object is shorter than what was written")
         return StoreError(f"cannot read {place}: {str(error).strip().splitlines()[0]}")
     return error
 

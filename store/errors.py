@@ -85,6 +85,10 @@ class CorruptChunkError(StoreError):
         super().__init__(f"{place}: the chunk is damaged ({found}). {_REMEDY}")
 
 
+class TruncatedChunkError(CorruptChunkError):
+    """An object holds fewer bytes than were written."""
+
+
 class StepReservedError(StoreError):
     """Another writer, still alive, is storing the same step."""
 

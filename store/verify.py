@@ -1,0 +1,195 @@
+"""Proving what a store holds: every chunk is read, decoded and compared with what was written."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from .arrays import member
+from .chunks import ActivationArray
+from .columns import Column, read_columns
+from .errors import CorruptChunkError, MissingChunkError, StoreError, TruncatedChunkError
+from .layout import checksum
+from .listing import GroupNode, list_groups
+from .open_model import OpenModel, open_models
+from .repository import Repository
+from .schema import (
+    CHECKSUM_SUFFIX,
+    DEPTH_COORDINATES,
+    SITES,
+    STEP,
+    STEP_COORDINATES,
+    TOKEN_COORDINATES,
+)
+from .slab import activation_array, model_group, site_slots, snapshot_root
+
+Kind = Literal["missing", "truncated", "corrupt", "nonfinite"]
+
+MAX_THREADS: Final = 16
+"""Each holds one decoded chunk and its encoded bytes."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is not as it was written.
+
+    Attributes:
+        kind: ``"missing"``: a chunk of a complete step is not there; ``"truncated"``: it is there
+            in part; ``"corrupt"``: its bytes or values are not those written; ``"nonfinite"``: the
+            values of a step that are NaN or infinite are not as many as were counted at write.
+        path: Group of the model.
+        site: Name of the array, empty for a finding about a whole step.
+        step: Training step, None for an array without steps.
+        layer: Label of the layer or block, None for an array without either.
+        tokens: First token and one past the last, None for a finding about more than a chunk.
+        detail: What was found, and what was expected.
+    """
+
+    kind: Kind
+    path: str
+    site: str
+    step: int | None
+    layer: int | None
+    tokens: tuple[int, int] | None
+    detail: str
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """The chunks of one step and depth of a site, and the checksums recorded for them."""
+
+    array: ActivationArray
+    step: int
+    slot: int
+    depth: int | None
+    checksums: npt.NDArray[np.uint32]
+
+
+def census(
+    repository: Repository,
+    path: str | None = None,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Finding]:
+    """Read every chunk of every complete step, and compare it with the checksum of its values.
+
+    Memory is bounded by the number of threads, not by what is stored.
+
+    Args:
+        repository: The store.
+        path: ``corpus``, ``corpus/model`` or ``corpus/model/stack``; all of the store by default.
+        progress: Called with the number of layers of steps checked so far, and of all.
+
+    Returns:
+        What is not as it was written, in the order of the store; nothing for a sound store.
+
+    Raises:
+        UnknownNameError: If there is nothing called ``path``.
+        StoreError: If the store cannot be reached.
+    """
+    snapshot = repository.snapshot_id()
+    root = snapshot_root(repository.uri, snapshot)
+    listing = list_groups(model_group(repository.uri, snapshot, path) if path else root)
+    nodes = [node for node in listing.walk() if STEP in node.arrays]
+    models = open_models(repository.uri, snapshot, nodes)
+    findings = [finding for node in nodes for finding in _check_tables(repository, snapshot, node)]
+    layers = [layer for model in models for layer in _layers(model)]
+    nonfinite: dict[tuple[str, int], int] = defaultdict(int)
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, MAX_THREADS)) as pool:
+        for done, (layer, result) in enumerate(zip(layers, pool.map(_check, layers), strict=True)):
+            found, count = result
+            findings.extend(found)
+            nonfinite[layer.array.path, layer.step] += count
+            if progress is not None:
+                progress(done + 1, len(layers))
+    findings.extend(_check_counts(models, nonfinite, findings))
+    return findings
+
+
+def _layers(model: OpenModel) -> Iterator[_Layer]:
+    origin = model.origin
+    for site in (name for name in SITES if name in model.node.arrays):
+        array = activation_array(origin.uri, origin.snapshot, origin.path, site)
+        holds = site_slots(origin.uri, origin.snapshot, origin.path, site)
+        group = model_group(origin.uri, origin.snapshot, origin.path)
+        recorded = member(group, site + CHECKSUM_SUFFIX)
+        for step, slot in zip(model.slots.steps.tolist(), model.slots.slots.tolist(), strict=True):
+            if not holds[slot]:
+                continue
+            checksums = np.asarray(recorded[slot])
+            if array.depth_dim is None:
+                yield _Layer(array, step, slot, None, checksums)
+            else:
+                for depth, row in enumerate(checksums):
+                    yield _Layer(array, step, slot, depth, row)
+
+
+def _check(layer: _Layer) -> tuple[list[Finding], int]:
+    """Check the chunks of one layer; also count its values that are not finite."""
+    array, findings, nonfinite = layer.array, [], 0
+    for number, recorded in enumerate(layer.checksums.tolist()):
+        start = number * array.rows
+        stop = min(start + array.rows, array.n_tokens)
+        try:
+            values = array.read(layer.slot, layer.depth, start, stop)
+        except (MissingChunkError, CorruptChunkError) as error:
+            findings.append(_finding(layer, number, _kind(error), str(error)))
+            continue
+        nonfinite += values.size - int(np.count_nonzero(np.isfinite(values)))
+        if (found := checksum(values)) != recorded:
+            detail = f"values have CRC-32C {found:08x}, {recorded:08x} was recorded when written"
+            findings.append(_finding(layer, number, "corrupt", detail))
+    return findings, nonfinite
+
+
+def _kind(error: StoreError) -> Kind:
+    if isinstance(error, MissingChunkError):
+        return "missing"
+    return "truncated" if isinstance(error, TruncatedChunkError) else "corrupt"
+
+
+def _finding(layer: _Layer, number: int, kind: Kind, detail: str) -> Finding:
+    place = layer.array.place(layer.slot, layer.depth, number)
+    label = None if place.depth is None else place.depth[1]
+    return Finding(kind, place.path, place.site, place.step, label, place.tokens, detail)
+
+
+def _check_tables(repository: Repository, snapshot: str, node: GroupNode) -> list[Finding]:
+    """Read the coordinates of a model whole: they are small, and Zarr checks what it decodes."""
+    root = snapshot_root(repository.uri, snapshot)
+    findings = []
+    for name in (*TOKEN_COORDINATES, *DEPTH_COORDINATES):
+        try:
+            np.asarray(member(root, f"{node.path}/{name}")[:])
+        except Exception as error:  # noqa: BLE001 - whatever the codec says, it cannot be read
+            detail = f"cannot be read: {str(error).strip().splitlines()[0]}"
+            findings.append(Finding("corrupt", node.path, name, None, None, None, detail))
+    return findings
+
+
+def _check_counts(
+    models: Sequence[OpenModel],
+    counted: Mapping[tuple[str, int], int],
+    findings: Sequence[Finding],
+) -> list[Finding]:
+    """Compare how many values are not finite with what writers counted, in steps read whole."""
+    unread = {(finding.path, finding.step) for finding in findings}
+    variable = STEP_COORDINATES["nonfinite"]
+    found = []
+    for model in models:
+        path, size = model.node.path, model.node.arrays[STEP].shape[0]
+        store = snapshot_root(model.origin.uri, model.origin.snapshot).store
+        (recorded,) = read_columns(store, [Column(path, variable, size)])
+        for step, slot in zip(model.slots.steps.tolist(), model.slots.slots.tolist(), strict=True):
+            seen, wanted = counted.get((path, step), 0), int(recorded[slot])
+            if seen != wanted and (path, step) not in unread:
+                detail = f"{seen} values are NaN or infinite, {wanted} were when written"
+                found.append(Finding("nonfinite", path, "", step, None, None, detail))
+    return found
