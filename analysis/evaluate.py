@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -80,8 +80,8 @@ def measure_layer(source: RowSource, table: TokenTable, plan: Plan) -> Results:
     layer = None
     if moment or (neighbor and typical):
         layer = pass_over(source, table, _request(plan, moment))
-        for population in plan.populations if moment else ():
-            _put(results, population, _moment_values(layer, table, population, moment, plan))
+    if layer is not None and moment:
+        results = _measure_moments(source, layer, table, moment, plan)
     if neighbor:
         for population in plan.neighbor_populations:
             values = _neighbor_values(source, table, population, neighbor, plan, layer)
@@ -99,14 +99,33 @@ def _request(plan: Plan, metrics: tuple[Metric, ...]) -> Request:
     )
 
 
-def _moment_values(
+def _measure_moments(
+    source: RowSource,
     layer: LayerStatistics,
     table: TokenTable,
+    metrics: tuple[Metric, ...],
+    plan: Plan,
+) -> Results:
+    """Finish the metrics of every population, from a pass in float64 where one is blurred."""
+    results: Results = {}
+    for population in plan.populations:
+        total = Statistics(layer.total(population), vectors=plan.errors)
+        if layer.scatter and total.blurred:
+            request = replace(_request(plan, metrics), precise=True)
+            precise = pass_over(source, table, request)
+            return _measure_moments(source, precise, table, metrics, plan)
+        values = _moment_values(layer, total, population, metrics, plan)
+        _put(results, population, values | _counts(layer, table, population))
+    return results
+
+
+def _moment_values(
+    layer: LayerStatistics,
+    total: Statistics,
     population: Population,
     metrics: tuple[Metric, ...],
     plan: Plan,
 ) -> dict[str, Floats]:
-    total = Statistics(layer.total(population), vectors=plan.errors)
     values = {metric.name: _value(metric, total) for metric in metrics}
     if plan.errors:
         left = leave_out_groups(layer, population, total)
@@ -115,7 +134,7 @@ def _moment_values(
             without = [_value(metric, statistics) for _, statistics in left]
             error = standard_error(values[metric.name], without, sizes)
             values[metric.name + STDERR] = error
-    return values | _counts(layer, table, population)
+    return values
 
 
 def _counts(layer: LayerStatistics, table: TokenTable, population: Population) -> dict[str, Floats]:

@@ -1,7 +1,7 @@
 """Compiled inner loops of the pass over the rows of a layer.
 
-Each reads a block of rows once and releases the interpreter lock. Sums run in float64; only the
-staged rows, which go into a matrix product, are rounded to float32.
+Each reads a block of rows once and releases the interpreter lock. Sums run in float64; staged
+rows, which go into a matrix product, are rounded to the precision of that product.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def stage_rows(
     selected: Indices,
     factors: Floats,
     shift: Floats,
-    staged: npt.NDArray[np.float32],
+    staged: Rows,
     powers: Floats,
 ) -> None:
     """Scale and shift the selected rows into a buffer, and sum their powers by dimension.
@@ -48,16 +48,16 @@ def stage_rows(
         selected: Numbers of the rows to stage, as many as ``staged`` holds.
         factors: What each row (token) is multiplied by.
         shift: What is subtracted afterwards (dim).
-        staged: Receives the rows (selected, dim).
+        staged: Receives the rows (selected, dim), in its own precision.
         powers: Sums (3, dim) of the first, third and fourth powers, added to.
     """
     for s in range(selected.shape[0]):
         i = selected[s]
         factor = factors[i]
         for t in range(rows.shape[1]):
-            value = np.float32(rows[i, t] * factor - shift[t])
+            staged[s, t] = rows[i, t] * factor - shift[t]
+            value = staged[s, t]
             square = value * value
-            staged[s, t] = value
             powers[0, t] += value
             powers[1, t] += square * value
             powers[2, t] += square * square

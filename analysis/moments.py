@@ -32,6 +32,7 @@ class CentralMoments:
         cubes: Σ(h − mean)³ by dimension (dim).
         quartics: Σ(h − mean)⁴ by dimension (dim).
         scatter: Σ(h − mean)(h − mean)ᵀ (dim, dim), None where only vectors are kept.
+        noise: Size of an eigenvalue of the scatter that rounding can make up, 0 in float64.
     """
 
     n: int
@@ -40,6 +41,7 @@ class CentralMoments:
     cubes: Floats
     quartics: Floats
     scatter: Floats | None
+    noise: float = 0.0
 
     @classmethod
     def zero(cls, dim: int, *, scatter: bool) -> CentralMoments:
@@ -76,6 +78,7 @@ class CentralMoments:
         a, b = self.n, other.n
         n = a + b
         gap = other.mean - self.mean
+        self.noise += other.noise
         if self.scatter is not None:
             if other.scatter is None:
                 raise AnalysisError("cannot merge statistics without a scatter into some with one")

@@ -45,12 +45,14 @@ class Request:
         scatter: Whether products between dimensions are needed.
         errors: Whether standard errors are wanted, so that scatters are kept by group.
         drop_nonfinite: Whether rows with NaN or infinity are left out, instead of refused.
+        precise: Whether products run in float64 instead of float32.
     """
 
     populations: tuple[Population, ...]
     scatter: bool = True
     errors: bool = True
     drop_nonfinite: bool = False
+    precise: bool = False
 
 
 def pass_over(source: RowSource, table: TokenTable, request: Request) -> LayerStatistics:
@@ -162,6 +164,7 @@ class _Collected:
             needed_keys(request.populations),
             scatter=request.scatter,
             keep_scatters=request.errors,
+            precise=request.precise,
         )
         self.directions: list[GroupDirections] = []
         self._sequences = SequenceSums(dim, table.sequence)

@@ -25,14 +25,22 @@ class PartMoments:
         keys: Parts to accumulate: ``EXCLUDED``, ``TYPICAL``, ``OUTLIER``, ``UNIT``.
         scatter: Whether products between dimensions are needed.
         keep_scatters: Whether they are needed by group, too.
+        precise: Whether they are computed in float64.
     """
 
     def __init__(
-        self, dim: int, keys: Collection[int], *, scatter: bool, keep_scatters: bool
+        self,
+        dim: int,
+        keys: Collection[int],
+        *,
+        scatter: bool,
+        keep_scatters: bool,
+        precise: bool = False,
     ) -> None:
         self._dim = dim
         self._keys = frozenset(keys)
         self._scatter = scatter
+        self._precise = precise
         self._keep_scatters = keep_scatters
         self._stages: dict[int, Stage] = {}
         self.totals: dict[int, CentralMoments] = {}
@@ -71,5 +79,5 @@ class PartMoments:
 
     def _stage(self, key: int) -> Stage:
         if key not in self._stages:
-            self._stages[key] = Stage(self._dim, scatter=self._scatter)
+            self._stages[key] = Stage(self._dim, scatter=self._scatter, precise=self._precise)
         return self._stages[key]

@@ -1,4 +1,4 @@
-"""Eigenvalues of scatter matrices, with what float32 products cannot resolve set to zero."""
+"""Eigenvalues of scatter matrices, with what float64 cannot resolve set to zero."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-NOISE_FLOOR: Final = 1e-11
-"""Share of the largest eigenvalue below which the others are rounding of float32 products."""
+_FLOAT64_ROUNDING: Final = 2.0**-52
 
 
 @dataclass(frozen=True)
@@ -20,10 +19,12 @@ class Spectrum:
 
     Attributes:
         values: Eigenvalues (component) in falling order, 0 beyond the rank.
+        smallest: The smallest eigenvalue as it was computed, perhaps below 0.
         vectors: Unit eigenvectors (dim, component) in float32, None when not needed.
     """
 
     values: Floats
+    smallest: float
     vectors: npt.NDArray[np.float32] | None
 
     @classmethod
@@ -37,9 +38,10 @@ class Spectrum:
         """
         if not vectors:
             values = np.linalg.eigvalsh(matrix).astype(np.float64)
-            return cls(_cut(values[::-1], rank), None)
+            return cls(_cut(values[::-1], rank), float(values[0]), None)
         values, axes = np.linalg.eigh(matrix)
-        return cls(_cut(values.astype(np.float64)[::-1], rank), axes[:, ::-1].astype(np.float32))
+        cut = _cut(values.astype(np.float64)[::-1], rank)
+        return cls(cut, float(values[0]), axes[:, ::-1].astype(np.float32))
 
     def without(self, removed: Floats, *, rank: int) -> Spectrum:
         """Return the spectrum to first order after a part is taken away.
@@ -51,10 +53,13 @@ class Spectrum:
         assert self.vectors is not None
         product = removed.astype(np.float32) @ self.vectors
         taken = np.einsum("ij,ij->j", self.vectors, product, dtype=np.float64)
-        return Spectrum(_cut(np.sort(self.values - taken)[::-1], rank), None)
+        left = np.where(self.values > 0, self.values - taken, 0.0)
+        values = np.sort(left)[::-1]
+        return Spectrum(_cut(values, rank), float(values[-1]), None)
 
 
 def _cut(values: Floats, rank: int) -> Floats:
-    values = np.where(values > NOISE_FLOOR * values.max(initial=0.0), values, 0.0)
+    floor = len(values) * _FLOAT64_ROUNDING * values.max(initial=0.0)
+    values = np.where(values > floor, values, 0.0)
     values[max(rank, 0) :] = 0.0
     return values

@@ -18,6 +18,9 @@ Floats = npt.NDArray[np.float64]
 CONSTANT: Final = float(np.finfo(np.float32).eps)
 """Spread relative to the norm of the rows below which nothing but rounding is left of it."""
 
+_CLEAR: Final = 16.0
+"""Multiple of the noise of independent errors above which an eigenvalue is trusted."""
+
 
 class Statistics:
     """Statistics of n rows h of width d; u = h/‖h‖.
@@ -87,6 +90,12 @@ class Statistics:
         """Whether the rows are the same up to the rounding of float32."""
         square = float(np.mean(self.norms**2)) if self.n else 0.0
         return bool(self.variance.sum() <= CONSTANT**2 * square) if self.n else True
+
+    @property
+    def blurred(self) -> bool:
+        """Whether some eigenvalue is no larger than what rounding of the products makes up."""
+        noise = self._moments.central.noise
+        return noise > 0 and self.scatter_spectrum.smallest < _CLEAR * noise
 
     @property
     def spectrum(self) -> Floats:
