@@ -9,6 +9,7 @@ import asyncio
 import itertools
 import os
 from collections.abc import Coroutine, Iterable, Iterator
+from typing import Any
 
 import google_crc32c
 import numpy as np
@@ -24,6 +25,12 @@ from .arrays import member
 from .errors import IncompleteError, InvalidBlockError, NonFiniteError
 from .layout import checksum
 from .schema import BLOCK, CHECKSUM_SUFFIX, LAYER, SITES, TOKEN
+
+_SHUFFLES = {
+    "noshuffle": blosc.NOSHUFFLE,
+    "shuffle": blosc.SHUFFLE,
+    "bitshuffle": blosc.BITSHUFFLE,
+}
 
 Floats = npt.NDArray[np.float32]
 
@@ -181,11 +188,11 @@ class SiteWriter:
         codec = self._blosc
         encoded = blosc.compress(
             contiguous,
-            codec.cname.value.encode(),
-            codec.clevel,
-            getattr(blosc, codec.shuffle.name.upper()),
-            codec.blocksize,
-            codec.typesize,
+            codec["cname"].encode(),
+            codec["clevel"],
+            _SHUFFLES[codec["shuffle"]],
+            codec["blocksize"],
+            codec["typesize"],
         )
         return encoded + google_crc32c.value(encoded).to_bytes(4, "little"), digest
 
@@ -229,7 +236,7 @@ def erase(group: zarr.Group, site: str, slot: int) -> None:
     member(group, site + CHECKSUM_SUFFIX)[slot] = 0
 
 
-def _blosc_of(array: zarr.Array[ArrayV3Metadata]) -> BloscCodec:
-    """Return the Blosc codec of a site's array, which says how its chunks are encoded."""
+def _blosc_of(array: zarr.Array[ArrayV3Metadata]) -> dict[str, Any]:
+    """Return the configuration of the Blosc codec of a site's array."""
     (codec,) = (item for item in array.compressors if isinstance(item, BloscCodec))
-    return codec
+    return dict(codec.to_dict()["configuration"])

@@ -15,7 +15,7 @@ import filelock
 import icechunk
 import zarr
 
-from .configuration import BRANCH, icechunk_config
+from .configuration import BRANCH, CREATION_OPTIONS, icechunk_config
 from .durable import publish, sync_filesystem
 from .errors import (
     ConflictError,
@@ -141,7 +141,9 @@ class Repository:
     def _create(cls, location: Location) -> Repository:
         with translated(location):
             try:
-                opened = icechunk.Repository.create(location.storage(), config=icechunk_config())
+                opened = icechunk.Repository.create(
+                    location.storage(), config=icechunk_config(), **CREATION_OPTIONS
+                )
             except (icechunk.IcechunkError, icechunk.ConflictError) as error:
                 if not icechunk.Repository.exists(location.storage()):
                     raise
