@@ -1,0 +1,178 @@
+"""Standard errors against textbook cases, recomputation and simulation."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import xarray as xr
+
+from analysis import METRICS, compute_metrics
+from analysis.groups import PackedMatrix, group_bounds
+from analysis.inputs import ArrayRows
+from analysis.jackknife import leave_out_groups, standard_error
+from analysis.onepass import Request, pass_over
+from analysis.populations import POPULATIONS, TokenTable
+from analysis.statistics import Statistics
+
+Rows = npt.NDArray[np.floating]
+ALL = POPULATIONS["all"]
+
+
+def table(lengths: list[int]) -> TokenTable:
+    n = sum(lengths)
+    return TokenTable.from_coordinates(
+        special=np.zeros(n, bool),
+        position=np.concatenate([np.arange(length) for length in lengths]),
+        sequence=np.repeat(np.arange(len(lengths)), lengths),
+        causal=False,
+    )
+
+
+def test_the_error_of_a_mean_by_hand() -> None:
+    # Values 1, 2, 3, 6 in groups of one: mean 3, leaving one out 11/3, 10/3, 3, 2. The jackknife
+    # of a mean is s/√n with s² = (4 + 1 + 0 + 9)/3 = 14/3: √(14/12).
+    left = [np.array(value) for value in (11 / 3, 10 / 3, 3.0, 2.0)]
+    assert standard_error(np.array(3.0), left, [1, 1, 1, 1]) == pytest.approx(np.sqrt(14 / 12))
+
+
+def test_groups_of_different_sizes_by_hand() -> None:
+    # Groups of 1 and 3 rows with the means 0 and 4: θ = 3, θ_(−1) = 4, θ_(−2) = 0.
+    # h = 4, 4/3; θ_J = 2·3 − (3/4·4 + 1/4·0) = 3; pseudo-values 12 − 3·4 = 0 and 4 − 0 = 4.
+    # Variance: ((0 − 3)²/3 + (4 − 3)²/(1/3))/2 = (3 + 3)/2.
+    error = standard_error(np.array(3.0), [np.array(4.0), np.array(0.0)], [1, 3])
+    assert error == pytest.approx(np.sqrt(3))
+
+
+def test_one_group_says_nothing() -> None:
+    assert np.isnan(standard_error(np.array(3.0), [np.array(4.0)], [4]))
+
+
+def test_groups_hold_whole_sequences_and_about_as_many_rows() -> None:
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(1, 40, 200).tolist()
+    tokens = table(lengths)
+    bounds = group_bounds(tokens)
+    starts = np.cumsum([0, *lengths])
+    assert set(bounds) <= set(starts)
+    assert len(bounds) == 11
+    sizes = np.diff(bounds)
+    assert sizes.min() > 0.8 * sizes.max()
+
+
+@pytest.mark.parametrize(
+    ("lengths", "expected"),
+    [([5], [0, 5]), ([3, 4], [0, 3, 7]), ([1, 1, 1], [0, 1, 2, 3]), ([90, 1, 1], [0, 90, 92])],
+)
+def test_few_sequences_make_few_groups(lengths: list[int], expected: list[int]) -> None:
+    assert group_bounds(table(lengths)).tolist() == expected
+
+
+def test_a_packed_matrix_comes_back() -> None:
+    half = np.random.default_rng(0).standard_normal((7, 5)) * 1e30
+    matrix = half @ half.T
+    np.testing.assert_allclose(PackedMatrix(matrix).unpack(), matrix, rtol=1e-6)
+
+
+def test_all_but_spectra_are_recomputed_exactly() -> None:
+    rng = np.random.default_rng(1)
+    rows = (rng.standard_normal((400, 6)) + 1).astype(np.float32)
+    tokens = table([20] * 20)
+    layer = pass_over(ArrayRows(xr.Variable(("token", "dim"), rows)), tokens, Request((ALL,)))
+    left = leave_out_groups(layer, ALL, Statistics(layer.total(ALL), vectors=True))
+    bounds = group_bounds(tokens)
+    moment = [metric for metric in METRICS.values() if metric.needs == "moments"]
+    for index, (size, statistics) in enumerate(left):
+        kept = np.delete(np.arange(400), np.arange(bounds[index], bounds[index + 1]))
+        assert size == 400 - len(kept)
+        fresh = pass_over(
+            ArrayRows(xr.Variable(("token", "dim"), rows[kept])),
+            table([20] * (len(kept) // 20)),
+            Request((ALL,), scatter=False),
+        )
+        again = Statistics(fresh.total(ALL))
+        for metric in moment:
+            value, expected = metric.function(statistics), metric.function(again)
+            assert value == pytest.approx(expected, rel=1e-6), metric.name
+
+
+@pytest.mark.parametrize("width", [5, 60])
+def test_spectra_without_a_group_are_right_to_first_order(width: int) -> None:
+    rng = np.random.default_rng(2)
+    scales = np.linspace(1, 3, width)
+    rows = (rng.standard_normal((4000, width)) * scales + 1).astype(np.float32)
+    tokens = table([40] * 100)
+    source = ArrayRows(xr.Variable(("token", "dim"), rows))
+    layer = pass_over(source, tokens, Request((ALL,)))
+    total = Statistics(layer.total(ALL), vectors=True)
+    assert total.spectrum[0] > 0
+    assert total.uncentred_spectrum[0] > 0
+    bounds = group_bounds(tokens)
+    for index, (_, statistics) in enumerate(leave_out_groups(layer, ALL, total)):
+        kept = np.delete(rows.astype(float), np.arange(bounds[index], bounds[index + 1]), axis=0)
+        centred = kept - kept.mean(0)
+        for found, exact in (
+            (statistics.spectrum, np.linalg.eigvalsh(centred.T @ centred / len(kept))[::-1]),
+            (statistics.uncentred_spectrum, np.linalg.eigvalsh(kept.T @ kept / len(kept))[::-1]),
+        ):
+            # The change is about 1/10 · √(2/400) of each value; its square is left out.
+            change = np.abs(exact - (total.spectrum if found is statistics.spectrum else exact))
+            assert np.isfinite(change).all()
+            assert found.sum() == pytest.approx(exact.sum(), rel=1e-5)
+            ranks = [values.sum() ** 2 / (values**2).sum() for values in (found, exact)]
+            assert ranks[0] == pytest.approx(ranks[1], rel=2e-3)
+
+
+def simulate(rng: np.random.Generator, sequences: int = 60, length: int = 16) -> Rows:
+    """Rows whose sequences share a topic, so that rows are anything but independent."""
+    topics = rng.standard_normal((sequences, 1, 6)) * [3, 2, 1, 1, 0.5, 0.5]
+    rows = topics + rng.standard_normal((sequences, length, 6)) + 1
+    return rows.reshape(-1, 6).astype(np.float32)
+
+
+NAMES = (
+    "average_cosine",
+    "average_cosine_across",
+    "drift_norm",
+    "svd_anisotropy",
+    "participation_ratio",
+    "effective_rank",
+    "rankme",
+)
+
+
+def labelled(draws: Rows) -> xr.DataArray:
+    coordinates = {
+        "sequence": ("token", np.repeat(np.arange(60), 16)),
+        "position": ("token", np.tile(np.arange(16), 60)),
+        "special": ("token", np.zeros(960, bool)),
+    }
+    return xr.DataArray(draws, dims=("draw", "token", "dim"), coords=coordinates)
+
+
+def test_errors_match_the_spread_over_repeated_draws() -> None:
+    rng = np.random.default_rng(5)
+    array = labelled(np.stack([simulate(rng) for _ in range(120)]))
+    found = compute_metrics(array, NAMES, populations=["all"], causal=False).isel(population=0)
+    for name in NAMES:
+        spread = float(found[name].std("draw", ddof=1))
+        errors = found[f"{name}_stderr"]
+        # The spread of 120 draws is known to 1/√240 = 6 %, the mean of as many errors, each
+        # known to 24 %, to 2 %; the jackknife itself is biased upwards by some percent.
+        typical = float(np.sqrt((errors**2).mean("draw")))
+        assert 0.8 < typical / spread < 1.35, (name, typical, spread)
+        centre = float(found[name].mean("draw"))
+        covered = float((abs(found[name] - centre) < 2.26 * errors).mean())
+        # 2.26 is the 97.5 % quantile of Student's t for 9 degrees of freedom.
+        assert covered > 0.88, (name, covered)
+
+
+def test_taking_rows_for_independent_would_promise_too_much() -> None:
+    rng = np.random.default_rng(6)
+    array = labelled(np.stack([simulate(rng) for _ in range(20)]))
+    whole = compute_metrics(array, ["drift_norm"], populations=["all"], causal=False)
+    order = rng.permutation(960)
+    shuffled = array.drop_vars(["sequence", "position", "special"]).isel(token=order)
+    alone = compute_metrics(shuffled, ["drift_norm"])
+    errors = [float((found["drift_norm_stderr"] ** 2).mean()) for found in (whole, alone)]
+    assert errors[0] > 4 * errors[1]
