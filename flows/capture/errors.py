@@ -27,6 +27,10 @@ class UnknownSiteError(CaptureError):
     """A site that is not known, or that this model does not have."""
 
 
+class ReplayError(CaptureError):
+    """A sequence that was run alone gave other rows than within a batch."""
+
+
 class NonFiniteActivationError(CaptureError):
     """A model gave NaN or infinite values where they are not allowed.
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from flows.capture.batches import batches, windows
@@ -13,7 +15,7 @@ from flows.capture.configs import longest_input
 from flows.capture.errors import InputError, NonFiniteActivationError
 from flows.capture.rows import Blocks, RowBlock, Staging
 from flows.capture.running import evaluating, run
-from flows.capture.sites import SiteShape, site_shapes, tapped
+from flows.capture.sites import SITES, SiteShape, site_shapes, tapped
 from flows.capture.tokens import Tokens
 from flows.capture.weights import LoadedModel
 
@@ -25,6 +27,9 @@ _WINDOW_BATCHES: Final = 8
 
 _WINDOW_BYTES: Final = 128 << 20
 """Size of a window's rows above which it holds a single batch."""
+
+_LOGIT_BYTES: Final = 128 << 20
+"""Size of the logits of a batch, where they are needed."""
 
 
 def capture(
@@ -84,7 +89,7 @@ def _row_blocks(
         _run_window(loaded, tokens, window, batch_tokens, staging, progress)
         rows, values = staging.take()
         if not allow_nonfinite:
-            _check_finite(values)
+            _check_finite(values, tokens.position[rows])
         yield from blocks.add(rows, values)
 
 
@@ -113,6 +118,10 @@ def _window_rows(shapes: Sequence[SiteShape], batch_tokens: int) -> int:
     return min(max(batch_tokens, affordable), _WINDOW_BATCHES * batch_tokens)
 
 
+def _logit_rows(loaded: LoadedModel) -> int:
+    return max(1, _LOGIT_BYTES // (4 * int(loaded.model.config.get_text_config().vocab_size)))
+
+
 def _padding_id(loaded: LoadedModel) -> int:
     padding = getattr(loaded.model.config.get_text_config(), "pad_token_id", None)
     return int(padding) if isinstance(padding, int) and padding >= 0 else 0
@@ -135,12 +144,15 @@ def _check_tokens(loaded: LoadedModel, tokens: Tokens) -> None:
         )
 
 
-def _check_finite(values: Mapping[str, Tensor]) -> None:
+def _check_finite(values: Mapping[str, Tensor], positions: NDArray[np.int32]) -> None:
     for name, staged in values.items():
+        first = SITES[name].first_position
+        defined = staged[:, torch.from_numpy(positions >= first)] if first else staged
         # A sum is finite only if all its terms are; it is one pass without a temporary.
-        sums = staged.flatten(1).sum(dim=1)
+        sums = defined.flatten(1).sum(dim=1)
         for depth in torch.nonzero(~torch.isfinite(sums)).flatten().tolist():
-            finite = torch.isfinite(staged[depth]).flatten(1).all(dim=1)
+            rows = defined[depth].flatten(1) if defined.dim() > 2 else defined[depth, :, None]
+            finite = torch.isfinite(rows).all(dim=1)
             if not bool(finite.all()):
-                layer = depth if len(staged) > 1 else None
+                layer = depth if len(defined) > 1 else None
                 raise NonFiniteActivationError(name, layer, int((~finite).sum()))

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 from torch.utils.hooks import RemovableHandle
 
 from flows.capture.errors import UnknownSiteError
@@ -68,11 +70,13 @@ class Site:
         dims: Dimensions of the site but step, in the order of the store.
         sizes: Gives the size of each dimension but token, None if a stack lacks the site.
         attach: Registers hooks that give every value of a forward pass to a sink.
+        first_position: Position before which the site is NaN by definition.
     """
 
     dims: tuple[str, ...]
     sizes: Callable[[Stack], dict[str, int] | None]
     attach: Callable[[Stack, Sink], Iterator[RemovableHandle]]
+    first_position: int = 0
 
 
 def _residual_sizes(stack: Stack) -> dict[str, int]:
@@ -112,9 +116,43 @@ def _attach_final_norm(stack: Stack, sink: Sink) -> Iterator[RemovableHandle]:
     yield stack.final_norm.register_forward_hook(after)
 
 
+def _token_loss_sizes(stack: Stack) -> dict[str, int] | None:
+    return {} if stack.predicts_next else None
+
+
+def _attach_token_loss(stack: Stack, sink: Sink) -> Iterator[RemovableHandle]:
+    def after(
+        _root: nn.Module,
+        _args: tuple[object, ...],
+        kwargs: Mapping[str, Tensor],
+        output: Mapping[str, Tensor],
+    ) -> None:
+        sink(0, next_token_losses(output["logits"], kwargs["input_ids"]))
+
+    yield stack.root.register_forward_hook(after, with_kwargs=True)
+
+
+def next_token_losses(logits: Tensor, token_ids: Tensor) -> Tensor:
+    """Return the negative log-likelihood of each token given those before it.
+
+    Args:
+        logits: (sequence, position, vocabulary) scores of the token after each position.
+        token_ids: (sequence, position) ids.
+
+    Returns:
+        (sequence, position) losses in nats, NaN at position 0, which nothing predicts.
+    """
+    losses = torch.full(token_ids.shape, torch.nan, device=logits.device)
+    # One sequence at a time: a whole batch would double the memory of its logits.
+    for own_losses, own_logits, ids in zip(losses, logits, token_ids, strict=True):
+        own_losses[1:] = cross_entropy(own_logits[:-1].float(), ids[1:], reduction="none")
+    return losses
+
+
 SITES: Final[Mapping[str, Site]] = {
     "residual": Site(("layer", "token", "dim"), _residual_sizes, _attach_residual),
     "final_norm": Site(("token", "dim"), _final_norm_sizes, _attach_final_norm),
+    "token_loss": Site(("token",), _token_loss_sizes, _attach_token_loss, first_position=1),
 }
 """Every site that can be captured, by its name in the store."""
 

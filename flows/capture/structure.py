@@ -38,6 +38,8 @@ class Stack:
         final_norm: The norm applied to the output of the last block, None if there is none.
         width: Size of the hidden states.
         causal: Whether a position sees only itself and earlier ones.
+        root: The module that is run.
+        predicts_next: Whether it gives logits for the token after each position.
     """
 
     path: str
@@ -46,6 +48,8 @@ class Stack:
     final_norm: nn.Module | None
     width: int
     causal: bool
+    root: nn.Module
+    predicts_next: bool
 
 
 @dataclass
@@ -67,6 +71,7 @@ class _List:
 class _Seen:
     lists: list[_List]
     norm_inputs: list[tuple[nn.Module, Tensor]] = field(default_factory=list)
+    logits: Tensor | None = None
 
 
 def find_stack(model: PreTrainedModel, blocks: str | None = None) -> Stack:
@@ -83,13 +88,16 @@ def find_stack(model: PreTrainedModel, blocks: str | None = None) -> Stack:
     found = _chosen(model, seen, blocks)
     output = found.output
     assert output is not None
+    causal = _is_causal(model, output)
     return Stack(
         path=found.path,
         blocks=tuple(found.modules),
         n_blocks=found.calls,
         final_norm=next((norm for norm, given in seen.norm_inputs if given is output), None),
         width=output.shape[-1],
-        causal=_is_causal(model, output),
+        causal=causal,
+        root=model,
+        predicts_next=causal and seen.logits is not None,
     )
 
 
@@ -128,7 +136,7 @@ def _watch(model: PreTrainedModel) -> _Seen:
                 watching.callback(module.register_forward_pre_hook(_noting(seen)).remove)
         watching.enter_context(evaluating(model))
         token_ids = _probe_ids(model)
-        run(model, token_ids, torch.ones_like(token_ids))
+        seen.logits = getattr(run(model, token_ids, torch.ones_like(token_ids)), "logits", None)
     return seen
 
 

@@ -55,6 +55,20 @@ class Tokens:
         """Return the range of tokens of one sequence."""
         return slice(int(self.offsets[sequence]), int(self.offsets[sequence + 1]))
 
+    def select(self, sequences: Sequence[int]) -> Tokens:
+        """Return some sequences alone, numbered anew."""
+        return assemble(
+            [
+                Piece(
+                    ids=self.token_id[rows],
+                    special=self.special[rows],
+                    characters=np.stack([self.char_start[rows], self.char_end[rows]], axis=1),
+                    document=int(self.document[rows.start]) if rows.stop > rows.start else -1,
+                )
+                for rows in map(self.sequence_rows, sequences)
+            ]
+        )
+
     def coordinates(self) -> dict[str, NDArray[np.generic]]:
         """Return the arrays along token by name."""
         names = (

@@ -195,3 +195,22 @@ def test_sequences_beyond_the_models_limit_are_refused(tiny_model: Build) -> Non
     tokens = from_ids([np.full(64, 5)])
     with pytest.raises(InputError, match="a sequence has 64 tokens, roberta takes 63"):
         capture(tiny_model("roberta"), tokens, ["residual"], block_rows=4)
+
+
+def test_losses_are_the_models_own(tiny_model: Build, ragged_tokens: Tokens) -> None:
+    loaded = tiny_model("gpt2", head=True)
+    (block,) = capture(loaded, ragged_tokens, ["token_loss"], block_rows=171, batch_tokens=90)
+    losses = block.values["token_loss"]
+    assert np.array_equal(np.isnan(losses), ragged_tokens.position == 0)
+    for sequence in (0, 1, 6):
+        rows = ragged_tokens.sequence_rows(sequence)
+        ids = torch.from_numpy(ragged_tokens.token_id[rows][None].astype(np.int64))
+        with torch.inference_mode():
+            expected = float(loaded.model(ids, labels=ids).loss)
+        # Both average at most 39 float32 numbers of about 5.
+        assert np.nanmean(losses[rows]) == pytest.approx(expected, rel=1e-5)
+
+
+def test_there_is_no_loss_without_a_head_or_of_an_encoder(tiny_model: Build) -> None:
+    assert "token_loss" not in available_sites(tiny_model("gpt2").stack)
+    assert "token_loss" not in available_sites(tiny_model("bert", head=True).stack)

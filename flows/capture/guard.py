@@ -1,0 +1,107 @@
+"""Shows that rows are the model's own: a sequence run alone must give what its batch gave."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flows.capture.errors import ReplayError
+from flows.capture.forward import capture
+from flows.capture.sites import SITES
+from flows.capture.tokens import Tokens
+from flows.capture.weights import LoadedModel
+
+TOLERANCE: Final[Mapping[str, float]] = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 2e-2}
+"""Largest deviation of a row, relative to its norm, that rounding explains, by dtype."""
+
+Values = Mapping[str, NDArray[np.float32]]
+
+
+def replay(
+    loaded: LoadedModel, tokens: Tokens, sequences: Sequence[int], sites: Sequence[str]
+) -> dict[int, Values]:
+    """Run sequences alone, one after the other.
+
+    Args:
+        loaded: The model.
+        tokens: Tokens of the corpus.
+        sequences: Numbers of the sequences to run.
+        sites: Names of the sites to capture.
+
+    Returns:
+        Sequence → site → values with the site's dimensions but step, token narrowed to it.
+    """
+    alone: dict[int, Values] = {}
+    for sequence in sequences:
+        own = tokens.select([sequence])
+        (block,) = capture(loaded, own, sites, block_rows=len(own), allow_nonfinite=True)
+        alone[sequence] = block.values
+    return alone
+
+
+def deviation(site: str, got: NDArray[np.float32], expected: NDArray[np.float32]) -> float:
+    """Return the largest norm of a row's difference, relative to the norm of the expected row.
+
+    Two NaN, or two infinities of one sign, are the same. For a site of single numbers, the
+    difference is relative to the largest of them.
+
+    Args:
+        site: Name of the site, which tells whether the last dimension makes up a row.
+        got: Values of the site.
+        expected: Values of the same shape.
+    """
+    same = (got == expected) | (np.isnan(got) & np.isnan(expected))
+    difference = np.zeros(got.shape)
+    # Elsewhere too, one of them may be infinite: the difference is then, and is meant to be.
+    np.subtract(got, expected, out=difference, where=~same, dtype=np.float64)
+    finite = np.where(np.isfinite(expected), expected, 0.0).astype(np.float64)
+    if SITES[site].dims[-1] == "token":
+        return float(
+            np.abs(difference).max() / max(np.abs(finite).max(), np.finfo(np.float32).tiny)
+        )
+    norms = np.maximum(np.linalg.norm(finite, axis=-1), np.finfo(np.float32).tiny)
+    return float((np.linalg.norm(difference, axis=-1) / norms).max())
+
+
+def check_batching(loaded: LoadedModel, tokens: Tokens, sites: Sequence[str]) -> float:
+    """Check that a padded batch gives the rows that its sequences give alone.
+
+    The shortest, the middle and the longest sequence are run together and alone.
+
+    Returns:
+        The largest deviation found.
+
+    Raises:
+        ReplayError: If it is beyond what the model's dtype explains.
+    """
+    order = np.argsort(tokens.lengths, kind="stable")
+    order = order[tokens.lengths[order] > 0]
+    chosen = sorted({int(order[0]), int(order[len(order) // 2]), int(order[-1])})
+    together = tokens.select(chosen)
+    (block,) = capture(
+        loaded,
+        together,
+        sites,
+        block_rows=len(together),
+        batch_tokens=len(chosen) * int(together.lengths.max()),
+        allow_nonfinite=True,
+    )
+    limit = TOLERANCE.get(loaded.source_dtype, max(TOLERANCE.values()))
+    worst = 0.0
+    for number, (sequence, alone) in enumerate(replay(loaded, tokens, chosen, sites).items()):
+        rows = together.sequence_rows(number)
+        for site, expected in alone.items():
+            axis = SITES[site].dims.index("token")
+            got = block.values[site][(slice(None),) * axis + (rows,)]
+            found = deviation(site, got, expected)
+            if not found <= limit:
+                raise ReplayError(
+                    f"{site} of sequence {sequence} differs by {found:.1e} of the row's norm "
+                    f"between a batch and the sequence alone: expected at most {limit:.0e} in "
+                    f"{loaded.source_dtype}; {loaded.model_type} may not honour the attention mask"
+                )
+            worst = max(worst, found)
+    return worst
