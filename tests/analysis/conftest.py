@@ -36,7 +36,14 @@ class Stored:
     values: dict[int, npt.NDArray[np.float32]]
     tokens: dict[str, npt.NDArray[np.generic]]
 
-    def add_step(self, step: int, values: npt.NDArray[np.float32], weights: str = "") -> None:
+    def add_step(
+        self,
+        step: int,
+        values: npt.NDArray[np.float32],
+        weights: str = "",
+        *,
+        allow_nonfinite: bool = False,
+    ) -> None:
         """Ingest one more step, or another version of one."""
         writer = reserve_step(
             self.repository,
@@ -44,6 +51,7 @@ class Stored:
             step,
             identity={"weights": weights or str(step)},
             supersede=step in self.values,
+            allow_nonfinite=allow_nonfinite,
         )
         assert isinstance(writer, StepWriter)
         with writer:
