@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Final
 
 import numpy as np
 import xarray as xr
 
+from .history import find_snapshot
 from .lazy import Origin, StoredTable, lazy_variable
 from .listing import ArrayNode, GroupNode, list_groups
 from .open_model import OpenModel, open_models
@@ -39,6 +41,8 @@ def open_store(
     uri: str | os.PathLike[str],
     *,
     snapshot: str | None = None,
+    tag: str | None = None,
+    as_of: datetime | str | None = None,
     chunks: Mapping[str, int] | None = CHUNKS,
 ) -> xr.DataTree:
     """Open a store without reading any activation.
@@ -51,6 +55,8 @@ def open_store(
     Args:
         uri: Where the store is: a path, or ``s3://`` and so on.
         snapshot: Id of the snapshot to open, the newest by default.
+        tag: Name of the tag to open instead.
+        as_of: Time, in UTC unless it has a zone, whose newest snapshot to open instead.
         chunks: Dask chunks, by default one a step and layer with all tokens. With None the arrays
             are xarray's own lazy ones, which compose selections but read what is computed with.
 
@@ -61,10 +67,11 @@ def open_store(
     Raises:
         StoreNotFoundError: If there is no store.
         FormatVersionError: If the store was written in a newer format.
+        UnknownNameError: If there is no such tag.
         StoreError: If there is no such snapshot.
     """
     repository = Repository.open(uri, read_only=True)
-    pinned = snapshot or repository.snapshot_id()
+    pinned = find_snapshot(repository, snapshot=snapshot, tag=tag, as_of=as_of)
     listing = list_groups(snapshot_root(repository.uri, pinned))
     nodes = {"/": xr.Dataset(attrs={**listing.attrs, "uri": repository.uri, "snapshot": pinned})}
     models = {

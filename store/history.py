@@ -1,0 +1,134 @@
+"""The past of a store: its snapshots, their names, and finding one by name or time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import icechunk
+
+from .configuration import BRANCH
+from .errors import StoreError, UnknownNameError
+from .repository import Repository
+from .translation import first_line
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One state of a store, which never changes.
+
+    Attributes:
+        id: Its id.
+        message: What the commit that made it did.
+        written_at: When it was made, in UTC.
+        tags: Names given to it.
+    """
+
+    id: str
+    message: str
+    written_at: datetime
+    tags: tuple[str, ...]
+
+
+def history(repository: Repository) -> list[Snapshot]:
+    """Return the snapshots of a store, the newest first."""
+    names: dict[str, list[str]] = {}
+    for name, snapshot in tags(repository).items():
+        names.setdefault(snapshot, []).append(name)
+    return [
+        Snapshot(str(one.id), one.message, one.written_at, tuple(names.get(str(one.id), ())))
+        for one in repository.icechunk.ancestry(branch=BRANCH)
+    ]
+
+
+def tags(repository: Repository) -> dict[str, str]:
+    """Return the tags of a store by name, with the id of the snapshot each stands for."""
+    opened = repository.icechunk
+    return {name: str(opened.lookup_tag(name)) for name in sorted(opened.list_tags())}
+
+
+def create_tag(repository: Repository, name: str, snapshot: str | None = None) -> str:
+    """Name a snapshot for good: a tag is never moved, and keeps its snapshot from expiring.
+
+    Args:
+        repository: The store.
+        name: The name.
+        snapshot: Id of the snapshot, the newest by default.
+
+    Returns:
+        The id of the snapshot.
+
+    Raises:
+        StoreError: If the name is taken, or there is no such snapshot.
+    """
+    with repository.lock():
+        target = snapshot or repository.snapshot_id()
+        repository.read(target)
+        taken = tags(repository).get(name)
+        if taken == target:
+            return target
+        if taken is not None:
+            raise StoreError(
+                f"tag {name!r} stands for snapshot {taken} already, not for {target};"
+                " tags are not moved: choose another name"
+            )
+        try:
+            repository.icechunk.create_tag(name, target)
+        except icechunk.IcechunkError as error:
+            raise StoreError(f"cannot create tag {name!r}: {first_line(error)}") from error
+    return target
+
+
+def find_snapshot(
+    repository: Repository,
+    *,
+    snapshot: str | None = None,
+    tag: str | None = None,
+    as_of: datetime | str | None = None,
+) -> str:
+    """Return the id of the snapshot meant by at most one of an id, a tag and a time.
+
+    Args:
+        repository: The store.
+        snapshot: An id, returned as it is.
+        tag: Name of a tag.
+        as_of: A time, as ISO 8601 or as a datetime, in UTC unless it has a time zone: the newest
+            snapshot made by then.
+
+    Raises:
+        UnknownNameError: If there is no such tag.
+        StoreError: If more than one is given, the time cannot be read, or the store is younger.
+    """
+    given = [name for name in (snapshot, tag, as_of) if name is not None]
+    if len(given) > 1:
+        raise StoreError(f"give one of snapshot, tag and as_of, got {len(given)} of them")
+    if tag is not None:
+        known = tags(repository)
+        if tag not in known:
+            raise UnknownNameError("tag", tag, known, repository.uri)
+        return known[tag]
+    if as_of is not None:
+        return _made_by(repository, _in_utc(as_of))
+    return snapshot or repository.snapshot_id()
+
+
+def _in_utc(moment: datetime | str) -> datetime:
+    if isinstance(moment, str):
+        try:
+            moment = datetime.fromisoformat(moment)
+        except ValueError as error:
+            raise StoreError(
+                f"as_of {moment!r} is not a time; expected ISO 8601 as in 2026-01-31T12:00"
+            ) from error
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def _made_by(repository: Repository, moment: datetime) -> str:
+    oldest = None
+    for one in repository.icechunk.ancestry(branch=BRANCH):
+        if one.written_at <= moment:
+            return str(one.id)
+        oldest = one.written_at
+    raise StoreError(
+        f"{repository.uri} has no snapshot made by {moment}: its oldest is of {oldest}"
+    )
