@@ -1,0 +1,227 @@
+"""What users get wrong, through the command line: a sentence, a code, and the store as it was."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+from click.testing import CliRunner
+
+from flows.cli import actlas
+from store.repository import Repository
+from store.schema import FORMAT_ATTRIBUTE, FORMAT_VERSION
+
+Refused = Callable[..., str]
+
+
+@pytest.fixture
+def refused(store: str) -> Refused:
+    """Run ``actlas``; it has to fail with a message and to leave the store's contents alone."""
+
+    def contents(uri: str) -> list[str]:
+        if not (Path(uri) / "refs").is_dir():
+            return []
+        listed = CliRunner().invoke(actlas, ["ls", "--json", "--store", uri])
+        corpora = sorted(Repository.open(uri, read_only=True).read().group_keys())
+        complete = [
+            f"{model['path']} {step['step']} {step['weights_sha256']}"
+            for model in json.loads(listed.stdout)
+            for step in model["steps"]
+        ]
+        return corpora + complete
+
+    def invoke(*arguments: str, code: int = 1, uri: str = store) -> str:
+        readable = uri == store
+        before = contents(uri) if readable else []
+        result = CliRunner().invoke(
+            actlas, list(arguments), env={"ACTLAS_STORE": uri}, catch_exceptions=False
+        )
+        assert result.exit_code == code, result.output
+        assert "Traceback" not in result.output
+        assert result.stdout == ""
+        assert (contents(uri) if readable else []) == before
+        return " ".join(result.stderr.split())
+
+    return invoke
+
+
+@pytest.fixture
+def checkpoint(run_folder: Path, tmp_path: Path) -> Path:
+    """Return a folder of one checkpoint, to be damaged."""
+    copy = tmp_path / "model"
+    shutil.copytree(run_folder / "checkpoint-5", copy)
+    return copy
+
+
+def test_a_folder_without_a_checkpoint(refused: Refused, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    (empty / "notes.txt").touch()
+    message = refused("ingest", str(empty), "--corpus", "cats")
+    assert re.search(
+        r"empty holds no checkpoint: it has notes.txt; expected a config.json", message
+    )
+
+
+def test_a_folder_that_does_not_exist(refused: Refused, checkpoint: Path) -> None:
+    message = refused("ingest", str(checkpoint.parent / "modle"), "--corpus", "cats")
+    assert re.search("modle does not exist; did you mean '.*model'", message)
+
+
+def test_truncated_weights(refused: Refused, checkpoint: Path) -> None:
+    weights = checkpoint / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    message = refused("ingest", str(checkpoint), "--corpus", "cats")
+    assert re.search(r"model.safetensors is truncated: it has \d+ bytes, .* announces", message)
+
+
+def test_no_config(refused: Refused, checkpoint: Path) -> None:
+    (checkpoint / "config.json").unlink()
+    message = refused("ingest", str(checkpoint), "--corpus", "cats")
+    assert "holds no config.json: expected the model's config beside its weights" in message
+
+
+def test_no_tokenizer(refused: Refused, checkpoint: Path) -> None:
+    for file in checkpoint.glob("tokenizer*"):
+        file.unlink()
+    message = refused("ingest", str(checkpoint), "--corpus", "cats")
+    assert re.search("has no tokenizer: .* or use a corpus of token ids", message)
+
+
+def test_no_tokenizer_is_needed_for_ids(store: str, checkpoint: Path, tmp_path: Path) -> None:
+    for file in checkpoint.glob("tokenizer*"):
+        file.unlink()
+    np.save(tmp_path / "ids.npy", np.random.default_rng(0).integers(0, 60, (4, 10)))
+    for arguments in (
+        ["corpus", "add", "ids", "--ids", str(tmp_path / "ids.npy")],
+        ["ingest", str(checkpoint), "--corpus", "ids"],
+    ):
+        result = CliRunner().invoke(actlas, [*arguments, "--store", store])
+        assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "holds no text"),
+        (" \n \n", "holds no text"),
+        ("too short", "has 9 characters, fewer than one piece of 512"),
+    ],
+)
+def test_texts_that_are_empty_or_short(
+    refused: Refused, tmp_path: Path, content: str, message: str
+) -> None:
+    file = tmp_path / "text.txt"
+    file.write_text(content)
+    assert message in refused("corpus", "add", "new", "--text", str(file))
+
+
+def test_a_text_shorter_than_one_sequence_of_tokens(
+    store: str, refused: Refused, checkpoint: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "text.txt"
+    file.write_text("the cat sat")
+    added = ["corpus", "add", "new", "--text", str(file), "--chunk-tokens", "60", "--store", store]
+    assert CliRunner().invoke(actlas, added).exit_code == 0
+    message = refused("ingest", str(checkpoint), "--corpus", "new")
+    assert "as many tokens as one sequence of 60" in message
+
+
+def test_a_file_that_is_not_there(refused: Refused) -> None:
+    assert "does not exist" in refused("corpus", "add", "new", "--text", "nowhere.txt", code=2)
+
+
+def test_unknown_names(refused: Refused, checkpoint: Path) -> None:
+    assert "did you mean 'cats'" in refused("ingest", str(checkpoint), "--corpus", "cts", code=2)
+    assert "no model 'x'" in refused("compute", "--models", "x", code=2)
+
+
+def test_a_step_that_the_folder_does_not_have(refused: Refused, run_folder: Path) -> None:
+    message = refused("ingest", str(run_folder), "--corpus", "cats", "--steps", "3")
+    assert "has no step 3: it has 0, 5, 10" in message
+
+
+def test_a_site_that_the_model_does_not_have(refused: Refused, run_folder: Path) -> None:
+    arguments = ("ingest", str(run_folder), "--corpus", "cats", "--sites", "residul")
+    assert "residul" in refused(*arguments)
+
+
+@pytest.mark.parametrize("command", [["ls"], ["compute"], ["show", "two_nn"], ["verify"]])
+def test_a_store_that_is_not_there(refused: Refused, tmp_path: Path, command: list[str]) -> None:
+    uri = str(tmp_path / "nowhere")
+    assert re.search(r"no store at .*nowhere", refused(*command, uri=uri))
+    assert not Path(uri).exists()
+
+
+def test_a_store_that_is_a_file(refused: Refused, tmp_path: Path, checkpoint: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("precious")
+    assert "file" in refused("ls", uri=str(file))
+    text = tmp_path / "text.txt"
+    text.write_text("the cat " * 100)
+    refused("corpus", "add", "new", "--text", str(text), uri=str(file))
+    refused("ingest", str(checkpoint), "--corpus", "cats", uri=str(file))
+    assert file.read_text() == "precious"
+
+
+def test_a_folder_that_is_not_a_store(refused: Refused, tmp_path: Path) -> None:
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    (folder / "cat.jpg").touch()
+    text = tmp_path / "text.txt"
+    text.write_text("the cat " * 100)
+    for command in (["ls"], ["corpus", "add", "new", "--text", str(text)]):
+        assert "photos" in refused(*command, uri=str(folder))
+    assert [file.name for file in folder.iterdir()] == ["cat.jpg"]
+
+
+def test_a_store_of_a_newer_format(store: str, refused: Refused, checkpoint: Path) -> None:
+    repository = Repository.open(store)
+
+    def change(root: zarr.Group) -> None:
+        root.attrs[FORMAT_ATTRIBUTE] = FORMAT_VERSION + 1
+
+    repository.update("pretend to come from the future", change)
+    for command in (["ls"], ["ingest", str(checkpoint), "--corpus", "cats"]):
+        result = CliRunner().invoke(actlas, [*command, "--store", store])
+        assert result.exit_code == 1
+        assert re.search(rf"has format {FORMAT_VERSION + 1}; .*Upgrade actlas", result.stderr)
+
+
+def test_values_that_are_not_finite(store: str, refused: Refused, checkpoint: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(checkpoint / "model.safetensors")
+    name = next(name for name in weights if "layers.0.mlp.dense_4h_to_h.bias" in name)
+    weights[name][0] = float("inf")
+    save_file(weights, checkpoint / "model.safetensors", metadata={"format": "pt"})
+    message = refused("ingest", str(checkpoint), "--corpus", "cats")
+    assert re.search("residual, layer 1 of step 0 of cats/model are NaN or infinite", message)
+    arguments = ["ingest", str(checkpoint), "--corpus", "cats", "--allow-nonfinite"]
+    assert CliRunner().invoke(actlas, [*arguments, "--store", store]).exit_code == 0
+    assert "values not finite" in CliRunner().invoke(actlas, ["ls", "--store", store]).stdout
+
+
+def test_another_model_of_the_same_name(refused: Refused, store: str, run_folder: Path) -> None:
+    first = ["ingest", str(run_folder / "checkpoint-0"), "--corpus", "cats", "--name", "x"]
+    assert CliRunner().invoke(actlas, [*first, "--store", store]).exit_code == 0
+    copy = Path(store).parent / "other" / "checkpoint-0"
+    shutil.copytree(run_folder / "checkpoint-10", copy)
+    message = refused("ingest", str(copy), "--corpus", "cats", "--name", "x")
+    assert re.search("step 0 of cats/x is already stored, but not the same: .*weights_sha", message)
+
+
+def test_a_figure_of_an_unknown_kind(refused: Refused, store: str, run_folder: Path) -> None:
+    for arguments in (
+        ["ingest", str(run_folder), "--corpus", "cats", "--steps", "0"],
+        ["compute", "average_cosine"],
+    ):
+        assert CliRunner().invoke(actlas, [*arguments, "--store", store]).exit_code == 0
+    message = refused("plot", "average_cosine", "-o", "figure.docx")
+    assert "its suffix must be one of .png, .pdf, .svg" in message

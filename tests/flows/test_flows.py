@@ -1,0 +1,138 @@
+"""The Prefect flows, once for real on a server of their own; the rest as plain functions."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from analysis.errors import UnknownMetricError
+from flows.capture.checkpoints import find_checkpoints
+from flows.capture.errors import CheckpointError
+from flows.corpora import Chunking, add_texts
+from flows.failures import FlowError, is_worth_retrying, raise_failures
+from store.errors import StoreFullError, UnknownNameError
+from store.metrics import read_metrics
+from store.repository import Repository
+
+pytestmark = pytest.mark.filterwarnings("default:::prefect", "default:::websockets")
+
+
+@pytest.mark.parametrize(
+    ("error", "worth"),
+    [
+        (CheckpointError("truncated"), False),
+        (UnknownMetricError("x", ["y"]), False),
+        (UnknownNameError("corpus", "x", ["y"], "z"), False),
+        (StoreFullError("full"), True),
+        (ConnectionError("gone"), True),
+        (TimeoutError(), True),
+    ],
+)
+def test_only_what_may_pass_is_tried_again(error: Exception, *, worth: bool) -> None:
+    assert is_worth_retrying(error) is worth
+
+
+def test_failures_are_told_together() -> None:
+    with pytest.raises(FlowError, match=r"1 of 3 models failed, .*\n  a: it broke"):
+        raise_failures("models", {"a": "it broke"}, 3)
+    raise_failures("models", {}, 3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"models": []}, "at least 1 item"),
+        ({"batch_tokens": 0}, "greater than or equal to 1"),
+        ({"modles": ["x"]}, "Extra inputs"),
+    ],
+)
+def test_requests_are_validated(changes: dict[str, object], message: str) -> None:
+    from flows.ingest import IngestRequest
+
+    with pytest.raises(ValidationError, match=message):
+        IngestRequest(**{"models": ["m"], "corpus": "c", **changes})
+
+
+def test_every_field_of_the_form_explains_itself() -> None:
+    from flows.ingest import IngestRequest
+    from flows.measure import MeasureRequest
+
+    for request in (IngestRequest, MeasureRequest):
+        assert all(field.description for field in request.model_fields.values())
+
+
+def test_tasks_are_plain_functions(store: str, run_folder: Path) -> None:
+    from flows.ingest import ingest_one
+    from flows.ingestion import CaptureOptions
+    from flows.measure import measure_one
+    from flows.measurement import MeasureOptions, find_targets
+
+    checkpoint = find_checkpoints(str(run_folder))[0]
+    assert ingest_one.fn(store, checkpoint, "cats", CaptureOptions()).ingested
+    assert not ingest_one.fn(store, checkpoint, "cats", CaptureOptions()).ingested
+    (target,) = find_targets(Repository.open(store))
+    report = measure_one.fn(store, target, MeasureOptions(metrics=("average_cosine",)))
+    assert report.computed == 3 * 4  # layers, populations
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What the flows did on a run with one broken checkpoint of three."""
+
+    store: str
+    ingest_error: str
+    again_error: str
+    snapshots: tuple[str, str]
+    reports: list[dict[str, object]]
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory, text: str, run_folder: Path) -> Iterator[Ran]:
+    from prefect.testing.utilities import prefect_test_harness
+
+    from flows.ingest import IngestRequest, ingest
+    from flows.measure import MeasureRequest, measure
+
+    folder = tmp_path_factory.mktemp("flows")
+    runs = folder / "tiny"
+    shutil.copytree(run_folder, runs)
+    weights = runs / "checkpoint-5" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    store = str(folder / "store")
+    add_texts(store, "cats", {"cats.txt": text}, chunking=Chunking("chars", 50), max_sequences=20)
+    request = IngestRequest(models=[str(runs)], corpus="cats", store=store)
+    errors, snapshots = [], []
+    with prefect_test_harness(server_startup_timeout=300):
+        for _ in range(2):
+            with pytest.raises(FlowError) as raised:
+                ingest(request)
+            errors.append(str(raised.value))
+            snapshots.append(Repository.open(store).snapshot_id())
+        reports = measure(MeasureRequest(store=store, metrics=["average_cosine"]))
+        yield Ran(store, *errors, tuple(snapshots), reports)
+
+
+@pytest.mark.slow
+def test_a_broken_checkpoint_is_named_and_stops_no_other(ran: Ran) -> None:
+    assert "1 of 3 checkpoints failed" in ran.ingest_error
+    assert "tiny step 5: " in ran.ingest_error
+    assert "is truncated" in ran.ingest_error
+    held = read_metrics(Repository.open(ran.store), "cats/tiny")
+    assert held is not None
+    assert list(held.step.values) == [0, 10]
+
+
+@pytest.mark.slow
+def test_a_second_run_stores_nothing_new(ran: Ran) -> None:
+    assert ran.again_error == ran.ingest_error
+    assert ran.snapshots[0] == ran.snapshots[1]
+
+
+@pytest.mark.slow
+def test_metrics_are_measured_by_a_flow(ran: Ran) -> None:
+    assert [(report["path"], report["computed"]) for report in ran.reports] == [("cats/tiny", 24)]
