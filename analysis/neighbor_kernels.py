@@ -190,42 +190,42 @@ def rank_candidates(
     """Select the nearest candidates by exact differences in float64, ties to the smaller number.
 
     The one place that computes final distances: whatever found the candidates, the same pair
-    gives the same bits, in either order.
+    gives the same bits, in either order. Four candidates at a time keep memory busy.
 
     Args:
         rows: Rows as given (row, dim).
         kept: Row number of each token (token).
         queries: Tokens to rank for (query).
-        candidates: Distinct tokens (query, candidate), -1 where there are no more.
+        candidates: Distinct tokens (query, candidate), as many as neighbours at least.
         distances: Receives the distances in rising order (query, neighbor).
         indices: Receives the tokens they belong to (query, neighbor).
     """
-    wanted = distances.shape[1]
+    count = candidates.shape[1]
+    squares = np.empty(count + 3)
     for q in range(queries.shape[0]):
         row = rows[kept[queries[q]]]
-        found = 0
-        for c in range(candidates.shape[1]):
-            token = candidates[q, c]
-            if token < 0:
-                continue
-            other = rows[kept[token]]
-            total = 0.0
+        tokens = np.sort(candidates[q])
+        for place in range(0, count, 4):
+            a = rows[kept[tokens[place]]]
+            b = rows[kept[tokens[min(place + 1, count - 1)]]]
+            c = rows[kept[tokens[min(place + 2, count - 1)]]]
+            d = rows[kept[tokens[min(place + 3, count - 1)]]]
+            total_a, total_b, total_c, total_d = 0.0, 0.0, 0.0, 0.0
             for t in range(row.shape[0]):
-                difference = np.float64(row[t]) - np.float64(other[t])
-                total += difference * difference
-            place = min(found, wanted)
-            while place > 0 and (
-                distances[q, place - 1] > total
-                or (distances[q, place - 1] == total and indices[q, place - 1] > token)
-            ):
-                place -= 1
-            if place == wanted:
-                continue
-            for later in range(min(found, wanted - 1), place, -1):
-                distances[q, later] = distances[q, later - 1]
-                indices[q, later] = indices[q, later - 1]
-            distances[q, place] = total
-            indices[q, place] = token
-            found += 1
-        for place in range(wanted):
-            distances[q, place] = np.sqrt(distances[q, place])
+                value = np.float64(row[t])
+                to_a = value - np.float64(a[t])
+                to_b = value - np.float64(b[t])
+                to_c = value - np.float64(c[t])
+                to_d = value - np.float64(d[t])
+                total_a += to_a * to_a
+                total_b += to_b * to_b
+                total_c += to_c * to_c
+                total_d += to_d * to_d
+            squares[place] = total_a
+            squares[place + 1] = total_b
+            squares[place + 2] = total_c
+            squares[place + 3] = total_d
+        order = np.argsort(squares[:count], kind="mergesort")
+        for place in range(distances.shape[1]):
+            distances[q, place] = np.sqrt(squares[order[place]])
+            indices[q, place] = tokens[order[place]]

@@ -32,6 +32,7 @@ _Norms: TypeAlias = npt.NDArray[np.float32]
 _Tokens: TypeAlias = npt.NDArray[np.int32]
 
 _STRIP_BLOCKS: Final = 8
+_HELD_BYTES: Final = 1 << 26
 _REFINE_PRODUCTS: Final = 1 << 22
 _SAFE_NORMS: Final = (1e-10, 1e10)
 _UNDERFLOW: Final = 2.0**-100
@@ -39,7 +40,7 @@ _UNDERFLOW: Final = 2.0**-100
 
 @dataclass(frozen=True)
 class CentredRows:
-    """Distinct rows, centred and scaled block by block into the range of float32.
+    """Distinct rows, centred and scaled into the range of float32.
 
     Attributes:
         rows: Rows as given (row, dim).
@@ -47,6 +48,7 @@ class CentredRows:
         centre: Their mean (dim).
         scale: Power of two that the centred rows are multiplied by.
         norms: Squared norms of the centred, scaled rows (token).
+        held: The first of these rows (token, dim), as many as memory is set aside for.
     """
 
     rows: Rows
@@ -54,13 +56,25 @@ class CentredRows:
     centre: npt.NDArray[np.float64]
     scale: float
     norms: npt.NDArray[np.float64]
+    held: npt.NDArray[np.float32]
 
     def __len__(self) -> int:
         return len(self.kept)
 
-    def block(self, tokens: slice | npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """Return some of the centred, scaled rows (token, dim)."""
-        return _centred(self.rows, self.kept[tokens], self.centre, self.scale)
+    def block(self, tokens: slice) -> npt.NDArray[np.float32]:
+        """Return some of the centred, scaled rows in turn (token, dim)."""
+        if tokens.stop <= len(self.held):
+            return self.held[tokens]
+        return self.chosen(self.kept[tokens])
+
+    def chosen(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+        """Return the rows of some rising row numbers, centred and scaled (token, dim)."""
+        given = _gather(self.rows, numbers)
+        centred = given - self.centre.astype(given.dtype)
+        if self.scale != 1.0:
+            centred *= centred.dtype.type(self.scale)
+        narrow: npt.NDArray[np.float32] = centred.astype(np.float32, copy=False)
+        return narrow
 
 
 def centre_rows(rows: Rows, kept: npt.NDArray[np.int64], block_rows: int) -> CentredRows:
@@ -79,8 +93,8 @@ def centre_rows(rows: Rows, kept: npt.NDArray[np.int64], block_rows: int) -> Cen
     with np.errstate(over="ignore", invalid="ignore"):
         for block in blocks:
             total += _gather(rows, block).sum(axis=0, dtype=np.float64)
-        centre = total / len(kept)
-        norms = _squared_norms(rows, blocks, centre, 1.0)
+        centred = _prepare(rows, kept, total / len(kept), 1.0, block_rows)
+    norms = centred.norms
     if not np.isfinite(norms).all():
         broken = sum(np.count_nonzero(~np.isfinite(_gather(rows, b)).all(axis=1)) for b in blocks)
         raise NonFiniteRowsError(
@@ -89,36 +103,34 @@ def centre_rows(rows: Rows, kept: npt.NDArray[np.int64], block_rows: int) -> Cen
         )
     largest = float(norms.max())
     if largest == 0.0 or _SAFE_NORMS[0] < largest < _SAFE_NORMS[1]:
-        return CentredRows(rows, kept, centre, 1.0, norms)
+        return centred
     scale = 2.0 ** -round(math.log2(largest) / 2)
-    return CentredRows(rows, kept, centre, scale, _squared_norms(rows, blocks, centre, scale))
+    return _prepare(rows, kept, centred.centre, scale, block_rows)
 
 
-def _squared_norms(
-    rows: Rows, blocks: list[npt.NDArray[np.int64]], centre: npt.NDArray[np.float64], scale: float
-) -> npt.NDArray[np.float64]:
-    parts = []
-    for block in blocks:
-        centred = _centred(rows, block, centre, scale)
-        parts.append(np.einsum("td,td->t", centred, centred, dtype=np.float64))
-    return np.concatenate(parts)
+def _prepare(
+    rows: Rows,
+    kept: npt.NDArray[np.int64],
+    centre: npt.NDArray[np.float64],
+    scale: float,
+    block_rows: int,
+) -> CentredRows:
+    n, width = len(kept), rows.shape[1]
+    norms = np.empty(n)
+    held = np.empty((min(n, _HELD_BYTES // (4 * max(width, 1))), width), np.float32)
+    centred = CentredRows(rows, kept, centre, scale, norms, held)
+    for start in range(0, n, block_rows):
+        tokens = slice(start, start + block_rows)
+        block = centred.chosen(kept[tokens])
+        norms[tokens] = np.einsum("td,td->t", block, block, dtype=np.float64)
+        held[tokens] = block[: max(0, len(held) - start)]
+    return centred
 
 
 def _gather(rows: Rows, numbers: npt.NDArray[np.int64]) -> Rows:
     if numbers[-1] - numbers[0] == len(numbers) - 1:  # rising, so without a gap
         return rows[numbers[0] : numbers[-1] + 1]
     return rows[numbers]
-
-
-def _centred(
-    rows: Rows, numbers: npt.NDArray[np.int64], centre: npt.NDArray[np.float64], scale: float
-) -> npt.NDArray[np.float32]:
-    given = _gather(rows, numbers)
-    centred = given - centre.astype(given.dtype)
-    if scale != 1.0:
-        centred *= centred.dtype.type(scale)
-    narrow: npt.NDArray[np.float32] = centred.astype(np.float32, copy=False)
-    return narrow
 
 
 class Search:
@@ -248,7 +260,7 @@ class Search:
         def search(part: npt.NDArray[np.int64]) -> None:
             squared, slack = self._bound(part, distances[part, -1])
             limits = (squared + slack).astype(np.float32) * np.float32(1 + 1e-6)
-            rows = self._centred.block(part)
+            rows = self._centred.chosen(self._centred.kept[part])
             near = np.empty((len(part), len(self._centred)), np.bool_)
             for block in blocks:
                 found = rows @ self._centred.block(block).T

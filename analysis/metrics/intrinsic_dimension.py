@@ -91,7 +91,8 @@ def gride(neighbors: Neighbors) -> FloatArray:
 
     With m = r₂ₖ/rₖ of n rows, the d that maximises the likelihood
     Π d (m^d - 1)^(k-1) / m^((2k-1)d+1), up to a constant: the root of
-    n/d + (k-1) Σ log m / (1 - m^-d) - (2k-1) Σ log m, which falls in d.
+    (n-1)/d + (k-1) Σ log m / (1 - m^-d) - (2k-1) Σ log m, which falls in d. As in `two_nn_mle`,
+    its value on the first scale, n - 1 in place of n takes out the bias.
 
     Args:
         neighbors: Neighbours of each row, 128 for all scales.
@@ -211,10 +212,10 @@ def _gride(neighbors: Neighbors, k: int) -> float:
         # log m / (1 - m^-d) tends to 1/d as m tends to 1.
         terms = float((apart / -np.expm1(-dimension * apart)).sum())
         terms += (n - len(apart)) / dimension
-        return n / dimension + (k - 1) * terms - (2 * k - 1) * total
+        return (n - 1) / dimension + (k - 1) * terms - (2 * k - 1) * total
 
     # Each term lies between 1/d and 1/d + log m, which bounds the root on either side.
-    low, high = n * k / ((2 * k - 1) * total), n / total
+    low, high = (n * k - 1) / ((2 * k - 1) * total), (n * k - 1) / (k * total)
     return float(brentq(slope, low * (1 - 1e-9), high * (1 + 1e-9), xtol=1e-14 * high))
 
 

@@ -169,13 +169,12 @@ def test_gride_is_the_maximum_of_its_likelihood() -> None:
     n = len(found.distances)
     curve = gride(found)
     assert len(curve) == len(GRIDE_SCALES) == 7
-    # Without the factor that makes it unbiased, the first scale is two_nn_mle.
-    assert curve[0] == pytest.approx(two_nn_mle(found) * n / (n - 1), rel=1e-12)
+    assert curve[0] == pytest.approx(two_nn_mle(found), rel=1e-12)
 
     def likelihood(dim: float, k: int) -> float:
         ratios = found.distances[:, 2 * k - 1] / found.distances[:, k - 1]
         terms = (k - 1) * np.log(ratios**dim - 1) - ((2 * k - 1) * dim + 1) * np.log(ratios)
-        return float(n * math.log(dim) + terms.sum())
+        return float((n - 1) * math.log(dim) + terms.sum())
 
     for dim, k in zip(curve, GRIDE_SCALES, strict=True):
         # A step of 1e-3 lowers a likelihood of curvature about -n/d² by some 1e-4.
