@@ -11,126 +11,26 @@ of huge norm far away loosens the bound of the others.
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from analysis.errors import NonFiniteRowsError
+from analysis.centred_rows import CentredRows
 from analysis.neighbor_kernels import UNSEEN, rank_candidates, scan_tile
 
-Rows = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Task = TypeVar("Task")
 
 _Norms: TypeAlias = npt.NDArray[np.float32]
 _Tokens: TypeAlias = npt.NDArray[np.int32]
 
 _STRIP_BLOCKS: Final = 8
-_HELD_BYTES: Final = 1 << 26
 _REFINE_PRODUCTS: Final = 1 << 22
-_SAFE_NORMS: Final = (1e-10, 1e10)
 _UNDERFLOW: Final = 2.0**-100
-
-
-@dataclass(frozen=True)
-class CentredRows:
-    """Distinct rows, centred and scaled into the range of float32.
-
-    Attributes:
-        rows: Rows as given (row, dim).
-        kept: Row number of each distinct row (token).
-        centre: Their mean (dim).
-        scale: Power of two that the centred rows are multiplied by.
-        norms: Squared norms of the centred, scaled rows (token).
-        held: The first of these rows (token, dim), as many as memory is set aside for.
-    """
-
-    rows: Rows
-    kept: npt.NDArray[np.int64]
-    centre: npt.NDArray[np.float64]
-    scale: float
-    norms: npt.NDArray[np.float64]
-    held: npt.NDArray[np.float32]
-
-    def __len__(self) -> int:
-        return len(self.kept)
-
-    def block(self, tokens: slice) -> npt.NDArray[np.float32]:
-        """Return some of the centred, scaled rows in turn (token, dim)."""
-        if tokens.stop <= len(self.held):
-            return self.held[tokens]
-        return self.chosen(self.kept[tokens])
-
-    def chosen(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """Return the rows of some rising row numbers, centred and scaled (token, dim)."""
-        given = _gather(self.rows, numbers)
-        centred = given - self.centre.astype(given.dtype)
-        if self.scale != 1.0:
-            centred *= centred.dtype.type(self.scale)
-        narrow: npt.NDArray[np.float32] = centred.astype(np.float32, copy=False)
-        return narrow
-
-
-def centre_rows(rows: Rows, kept: npt.NDArray[np.int64], block_rows: int) -> CentredRows:
-    """Centre the distinct rows by their mean.
-
-    Args:
-        rows: Rows (row, dim).
-        kept: Row number of each distinct row (token).
-        block_rows: Rows handled at a time.
-
-    Raises:
-        NonFiniteRowsError: If a value is not finite, or the spread overflows.
-    """
-    blocks = [kept[start : start + block_rows] for start in range(0, len(kept), block_rows)]
-    total = np.zeros(rows.shape[1])
-    with np.errstate(over="ignore", invalid="ignore"):
-        for block in blocks:
-            total += _gather(rows, block).sum(axis=0, dtype=np.float64)
-        centred = _prepare(rows, kept, total / len(kept), 1.0, block_rows)
-    norms = centred.norms
-    if not np.isfinite(norms).all():
-        broken = sum(np.count_nonzero(~np.isfinite(_gather(rows, b)).all(axis=1)) for b in blocks)
-        raise NonFiniteRowsError(
-            f"neighbours need finite rows that float32 can subtract: {broken} of {len(kept)} "
-            "distinct rows hold NaN or infinity; drop or mask them, or scale the rows down"
-        )
-    largest = float(norms.max())
-    if largest == 0.0 or _SAFE_NORMS[0] < largest < _SAFE_NORMS[1]:
-        return centred
-    scale = 2.0 ** -round(math.log2(largest) / 2)
-    return _prepare(rows, kept, centred.centre, scale, block_rows)
-
-
-def _prepare(
-    rows: Rows,
-    kept: npt.NDArray[np.int64],
-    centre: npt.NDArray[np.float64],
-    scale: float,
-    block_rows: int,
-) -> CentredRows:
-    n, width = len(kept), rows.shape[1]
-    norms = np.empty(n)
-    held = np.empty((min(n, _HELD_BYTES // (4 * max(width, 1))), width), np.float32)
-    centred = CentredRows(rows, kept, centre, scale, norms, held)
-    for start in range(0, n, block_rows):
-        tokens = slice(start, start + block_rows)
-        block = centred.chosen(kept[tokens])
-        norms[tokens] = np.einsum("td,td->t", block, block, dtype=np.float64)
-        held[tokens] = block[: max(0, len(held) - start)]
-    return centred
-
-
-def _gather(rows: Rows, numbers: npt.NDArray[np.int64]) -> Rows:
-    if numbers[-1] - numbers[0] == len(numbers) - 1:  # rising, so without a gap
-        return rows[numbers[0] : numbers[-1] + 1]
-    return rows[numbers]
 
 
 class Search:

@@ -19,9 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.blas import one_blas_thread
+from analysis.centred_rows import Rows, centre_rows
 from analysis.errors import InputError, TooFewRowsError
 from analysis.neighbor_kernels import hash_rows, mark_first
-from analysis.neighbor_search import Rows, Search, centre_rows
+from analysis.neighbor_search import Search
 
 Integers = npt.NDArray[np.integer]
 
