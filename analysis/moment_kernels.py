@@ -1,10 +1,12 @@
 """Compiled inner loops of the pass over the rows of a layer.
 
-Each reads a block of rows once and releases the interpreter lock. Sums run in float64; staged
-rows, which go into a matrix product, are rounded to the precision of that product.
+Each reads a block of rows once and releases the interpreter lock. Long sums
+run in float64; staged rows are rounded to the precision of the matrix product they go into.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +16,9 @@ from analysis.neighbor_kernels import compiled
 Rows = npt.NDArray[np.floating]
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
+
+_STRIP_ROWS: Final = 16
+"""Rows whose powers are summed in the precision of the product before float64 takes over."""
 
 
 @compiled("reassoc", "contract")
@@ -49,18 +54,25 @@ def stage_rows(
         factors: What each row (token) is multiplied by.
         shift: What is subtracted afterwards (dim).
         staged: Receives the rows (selected, dim), in its own precision.
-        powers: Sums (3, dim) of the first, third and fourth powers, added to.
+        powers: Sums (4, dim) of the first four powers, added to.
     """
-    for s in range(selected.shape[0]):
-        i = selected[s]
-        factor = factors[i]
-        for t in range(rows.shape[1]):
-            staged[s, t] = rows[i, t] * factor - shift[t]
-            value = staged[s, t]
-            square = value * value
-            powers[0, t] += value
-            powers[1, t] += square * value
-            powers[2, t] += square * square
+    strip = np.zeros(powers.shape, staged.dtype)
+    for first in range(0, selected.shape[0], _STRIP_ROWS):
+        for s in range(first, min(first + _STRIP_ROWS, selected.shape[0])):
+            i = selected[s]
+            factor = factors[i]
+            for t in range(rows.shape[1]):
+                staged[s, t] = rows[i, t] * factor - shift[t]
+                value = staged[s, t]
+                square = value * value
+                strip[0, t] += value
+                strip[1, t] += square
+                strip[2, t] += square * value
+                strip[3, t] += square * square
+        for k in range(4):
+            for t in range(rows.shape[1]):
+                powers[k, t] += strip[k, t]
+                strip[k, t] = 0
 
 
 @compiled("reassoc", "contract")

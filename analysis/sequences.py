@@ -16,7 +16,7 @@ from analysis.rows import Indices, Rows
 Floats = npt.NDArray[np.float64]
 
 _PARTS: Final = 4
-_TILE_ROWS: Final = 512
+_TILE_ROWS: Final = 2048
 
 
 @dataclass

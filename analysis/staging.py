@@ -48,8 +48,7 @@ class Stage:
         self._precision = np.float64 if precise else np.float32
         self._held = 0
         self._n = 0
-        self._powers = np.zeros((3, dim))
-        self._squares = np.zeros(dim)
+        self._powers = np.zeros((4, dim))
         self._scatter = scatter
         self._product: Floats | None = None
 
@@ -84,11 +83,11 @@ class Stage:
         n, scale = self._n, self._scale
         if n == 0 or self._shift is None:
             return CentralMoments.zero(self._dim, scatter=self._scatter)
-        first, third, fourth = self._powers
+        first, second, third, fourth = self._powers
         offset = first / n
-        squares = np.maximum(self._squares - n * offset**2, 0)
-        cubes = third - 3 * offset * self._squares + 2 * n * offset**3
-        quartics = fourth - 4 * offset * third + 6 * offset**2 * self._squares - 3 * n * offset**4
+        squares = np.maximum(second - n * offset**2, 0)
+        cubes = third - 3 * offset * second + 2 * n * offset**3
+        quartics = fourth - 4 * offset * third + 6 * offset**2 * second - 3 * n * offset**4
         moments = CentralMoments(
             n,
             (self._shift + offset) / scale,
@@ -108,21 +107,18 @@ class Stage:
             sample *= factors[pilot, None]
         largest = float(np.abs(sample).max())
         if largest > 0:
-            self._scale = 2.0 ** float(np.clip(-round(np.log2(largest)), -1000, 1000))
+            self._scale = 2.0 ** float(np.clip(-round(np.log2(largest)), -250, 250))
         self._shift = sample.mean(axis=0) * self._scale
 
     def _multiply(self) -> None:
         if self._held == 0 or self._staged is None:
             return
         staged = self._staged[: self._held]
-        if not self._scatter:
-            self._squares += np.einsum("ij,ij->j", staged, staged, dtype=np.float64)
-        else:
+        if self._scatter:
             product = staged.T @ staged
             if self._product is None:
                 self._product = np.zeros(product.shape)
             self._product += product
-            self._squares += product.diagonal()
         self._n += self._held
         self._held = 0
 
@@ -138,10 +134,9 @@ class Stage:
         """Return the size of spurious eigenvalues: ε‖S‖ for errors that are independent."""
         if self._precision is np.float64:
             return 0.0
-        trace = float(self._squares.sum()) / self._scale**2
+        trace = float(self._powers[1].sum()) / self._scale**2
         return trace * _FLOAT32_ROUNDING / math.sqrt(self._dim)
 
     def _clear(self) -> None:
         self._n = 0
         self._powers[:] = 0
-        self._squares[:] = 0
