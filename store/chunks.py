@@ -96,12 +96,15 @@ class ActivationArray:
 
     def place(self, slot: int, depth: int | None, chunk: int) -> ChunkPlace:
         """Say where a chunk belongs, given its slot, its index along the depth axis, and number."""
-        label = None
-        if self.depth_dim is not None and depth is not None:
-            label = (self.depth_dim, self._label(self.depth_dim, depth))
-        stop = min((chunk + 1) * self.rows, self.n_tokens)
-        tokens = (chunk * self.rows, stop)
-        return ChunkPlace(self.path, self.site, self._label(STEP, slot), label, tokens)
+        tokens = (chunk * self.rows, min((chunk + 1) * self.rows, self.n_tokens))
+        step = self._label(STEP, slot)
+        return ChunkPlace(self.path, self.site, step, self.depth_label(depth), tokens)
+
+    def depth_label(self, depth: int | None) -> tuple[str, int] | None:
+        """Return the name of the depth dimension and the label at an index along it."""
+        if self.depth_dim is None or depth is None:
+            return None
+        return self.depth_dim, self._label(self.depth_dim, depth)
 
     def _label(self, dim: str, index: int) -> int:
         return int(np.asarray(self._labels[dim][index]))

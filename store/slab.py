@@ -64,6 +64,11 @@ class Slab:
         return self._array.n_tokens
 
     @property
+    def label(self) -> tuple[str, int] | None:
+        """Name and label of its depth, as ``("layer", 3)``, None for a site without one."""
+        return self._array.depth_label(self.depth)
+
+    @property
     def dims(self) -> tuple[str, ...]:
         """Names of the dimensions of what is read, ``token`` among them."""
         return tuple(name for name in self._array.inner_dims if not self._drops(name))
