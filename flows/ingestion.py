@@ -31,8 +31,6 @@ Progress: TypeAlias = "Callable[[int, int], None]"
 DEFAULT_SITES: Final = ("residual", "final_norm")
 """What is kept unless told otherwise, as far as the model has it."""
 
-ATTENTION: Final = "sdpa"
-
 RIVAL_WAIT: Final = timedelta(minutes=10)
 """How long to wait for another living writer of the same step before giving up on it."""
 
@@ -141,7 +139,8 @@ def step_identity(corpus: Corpus, weights: Fingerprint) -> dict[str, JSON]:
     """Return everything that changes the values of a step, known without running the model.
 
     Versions of libraries are recorded with the step rather than compared: a new one is no reason
-    to refuse the checkpoints that come after it.
+    to refuse the checkpoints that come after it. With the config they say which attention the
+    model's default was.
     """
     return {
         "weights_sha256": weights.weights_sha256,
@@ -149,7 +148,7 @@ def step_identity(corpus: Corpus, weights: Fingerprint) -> dict[str, JSON]:
         "tokenizer_sha256": weights.tokenizer_sha256 if corpus.has_text else None,
         "corpus": corpus.identity(),
         "dtype": "as stored",
-        "attention": ATTENTION,
+        "attention": "default",
     }
 
 
@@ -194,7 +193,7 @@ def _run(
     from flows.capture.weights import load_model
 
     tokens = corpus_tokens(source, checkpoint)
-    loaded = load_model(checkpoint, device=options.device, attention=ATTENTION)
+    loaded = load_model(checkpoint, device=options.device)
     sites = _create(repository, source, checkpoint, loaded, tokens, options.sites)
     writer = reserve_step(
         repository,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -89,7 +90,7 @@ def add(
             special_tokens=special_tokens,
         )
     if as_json:
-        print_json(added.as_json())
+        print_json(asdict(added))
         return
     click.echo(str(added))
     click.echo(f"Next: actlas ingest MODEL --corpus {name}")

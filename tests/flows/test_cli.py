@@ -97,6 +97,13 @@ def test_from_text_to_a_figure(run: Run, run_folder: Path, tmp_path: Path, text:
     assert figure.read_bytes().startswith(b"\x89PNG")
 
 
+def test_adding_a_corpus_answers_in_json(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "cats.txt"
+    file.write_text("the cat sat on the mat")
+    added = run("corpus", "add", "new", "--text", str(file), "--chunk-chars", "5", "--json").output
+    assert json.loads(added)["texts"] == 4
+
+
 def test_a_second_ingest_runs_nothing(filled: Run, run_folder: Path) -> None:
     output = filled("ingest", str(run_folder), "--corpus", "cats", "--steps", "0,10").output
     assert output.count("stored already, no model was run") == 2
