@@ -25,7 +25,7 @@ _SECTIONS: Final = ("Args:", "Source:", "Reference:", "Returns:", "Raises:")
 
 def describe_metrics(models: Sequence[Measured]) -> dict[str, JSON]:
     """Describe every result variable, those of ``METRICS`` first and counts last."""
-    names = dict.fromkeys(name for measured in models for name in measured.metric_names())
+    names = dict.fromkeys(name for measured in models for name in measured.metric_names)
     order = {name: place for place, name in enumerate(METRICS)}
     ranked = sorted(names, key=lambda name: (is_count(name), order.get(name, len(order)), name))
     described = {name: _describe(name, models) for name in ranked}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Final, NamedTuple
@@ -11,13 +12,16 @@ from analysis.report.findings import KINDS, find
 from analysis.report.holdings import describe_holding
 from analysis.report.measured import Measured
 from analysis.report.numbers import NumberPool
-from analysis.report.series import Axes, pack_series
+from analysis.report.series import Axes, count_numbers, pack_series
 from analysis.report.thinning import LADDER, Limits
 from store.identity import JSON
 from store.schema import STEP
 
-NUMBER_BYTES: Final = 4_200_000
-"""Most bytes of packed numbers; with everything around them a page stays below 5 MB."""
+PAGE_BYTES: Final = 4_800_000
+"""Most bytes of a page, its script and style sheet not counted: these add less than 0.1 MB."""
+
+LEAST_NUMBER_BYTES: Final = 500_000
+"""What the numbers may take in any case, however long the tables of steps are."""
 
 _SLACK: Final = 1.3
 """How far the few numbers of the narrowest limits may mislead about how all of them compress."""
@@ -36,7 +40,7 @@ class Document(NamedTuple):
 
 
 def build_document(
-    name: str, snapshot: str, models: Sequence[Measured], *, budget: int = NUMBER_BYTES
+    name: str, snapshot: str, models: Sequence[Measured], *, budget: int = PAGE_BYTES
 ) -> Document:
     """Describe what the store holds and pack what was measured.
 
@@ -47,9 +51,8 @@ def build_document(
         name: Name of the store.
         snapshot: Snapshot that was read.
         models: The models, in the order of the report.
-        budget: Most bytes of packed numbers.
+        budget: Most bytes of the whole.
     """
-    packed, numbers = _fit(models, budget)
     content: dict[str, JSON] = {
         "store": name,
         "snapshot": snapshot,
@@ -57,38 +60,41 @@ def build_document(
         "findings": _findings(models),
         "metrics": describe_metrics(models),
         "populations": describe_populations(models),
-        "axes": list(packed.axes.labels),
-        "series": packed.series,
-        "thinning": _thinning(models, packed.limits),
     }
-    return Document(content, numbers)
+    packed = _fit(models, max(LEAST_NUMBER_BYTES, budget - len(json.dumps(content))))
+    content["axes"] = list(packed.axes.labels)
+    content["series"] = packed.series
+    content["thinning"] = _thinning(models, packed.limits)
+    return Document(content, packed.numbers)
 
 
 class _Packed(NamedTuple):
     limits: Limits
     series: list[dict[str, JSON]]
     axes: Axes
-    pool: NumberPool
+    numbers: str
 
 
-def _fit(models: Sequence[Measured], budget: int) -> tuple[_Packed, str]:
+def _fit(models: Sequence[Measured], budget: int) -> _Packed:
     """Pack with the widest limits that fit the budget, or the narrowest there are."""
     smallest = _pack(models, LADDER[-1])
-    numbers = smallest.pool.encode()
-    bytes_a_number = len(numbers) / max(1, smallest.pool.size)
+    bytes_a_number = len(smallest.numbers) / max(1, _count(models, LADDER[-1]))
     for limits in LADDER[:-1]:
-        packed = _pack(models, limits)
-        if packed.pool.size * bytes_a_number <= _SLACK * budget:
-            encoded = packed.pool.encode()
-            if len(encoded) <= budget:
-                return packed, encoded
-    return smallest, numbers
+        if _count(models, limits) * bytes_a_number <= _SLACK * budget:
+            packed = _pack(models, limits)
+            if len(packed.numbers) <= budget:
+                return packed
+    return smallest
+
+
+def _count(models: Sequence[Measured], limits: Limits) -> int:
+    return sum(count_numbers(measured, limits) for measured in models)
 
 
 def _pack(models: Sequence[Measured], limits: Limits) -> _Packed:
     axes, pool = Axes(), NumberPool()
     series = [pack_series(measured, axes, pool, limits) for measured in models]
-    return _Packed(limits, series, axes, pool)
+    return _Packed(limits, series, axes, pool.encode())
 
 
 def _findings(models: Sequence[Measured]) -> list[JSON]:

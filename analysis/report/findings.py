@@ -155,7 +155,7 @@ def _missing_sites(steps: Sequence[HeldStep]) -> _Found:
 
 
 def _without_metrics(measured: Measured, steps: Sequence[HeldStep]) -> _Found:
-    results, names = measured.results, measured.metric_names()
+    results, names = measured.results, measured.metric_names
     if results is None or not names:
         if steps:
             yield _NO_METRICS, "no metric of any step"

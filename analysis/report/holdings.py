@@ -29,7 +29,7 @@ def describe_holding(measured: Measured) -> dict[str, JSON]:
         "layers": held.n_layers,
         "width": held.width,
         "bytes": held.stored_bytes,
-        "metrics": len(measured.metric_names()),
+        "metrics": len(measured.metric_names),
         "steps": _columns(held.steps),
     }
 

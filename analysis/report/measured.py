@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import xarray as xr
 
-from analysis.curves import STDERR_SUFFIX
+from analysis.metrics.metric import STDERR
 from store.catalogue import HeldModel
 
 
@@ -40,12 +41,13 @@ class Measured:
             return self.held.stack
         return {True: "decoder", False: "encoder", None: ""}[self.causal]
 
+    @cached_property
     def metric_names(self) -> list[str]:
-        """Return the result variables that hold a number, without standard errors of others."""
+        """Result variables that hold a number, without standard errors of others."""
         if self.results is None:
             return []
         names = [str(name) for name in self.results.data_vars]
-        paired = {name + STDERR_SUFFIX for name in names}
+        paired = {name + STDERR for name in names}
         return [
             name
             for name in names

@@ -14,11 +14,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-VALUE_BITS: Final = 16
-"""Bits kept after the leading one: a relative error below 2⁻¹⁷, five significant digits."""
+VALUE_BITS: Final = 14
+"""Bits kept after the leading one: a relative error below 2⁻¹⁵, or 0.003 %."""
 
-ERROR_BITS: Final = 6
-"""The same for standard errors, which are themselves uncertain by a quarter: below 1 %."""
+ERROR_BITS: Final = 4
+"""The same for standard errors, themselves uncertain by a quarter: below 3 %."""
 
 COUNT_BITS: Final = 23
 """Counts stay whole: float32 holds every integer up to 2²⁴."""
@@ -28,15 +28,11 @@ _NAN: Final = 0x7FC00000
 
 
 class NumberPool:
-    """Collects arrays and hands out where in the pool each of them starts.
-
-    Attributes:
-        size: How many numbers it holds.
-    """
+    """Collects arrays and hands out where in the pool each of them starts."""
 
     def __init__(self) -> None:
         self._words: list[npt.NDArray[np.uint32]] = []
-        self.size = 0
+        self._size = 0
 
     def add(self, values: npt.NDArray[np.floating], bits: int) -> int:
         """Append an array in row-major order.
@@ -48,9 +44,9 @@ class NumberPool:
         Returns:
             Position of its first number in the pool.
         """
-        start = self.size
+        start = self._size
         self._words.append(_rounded(values.ravel(), bits))
-        self.size += values.size
+        self._size += values.size
         return start
 
     def encode(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,10 +11,16 @@ from typing import Final
 import numpy as np
 import xarray as xr
 
-from analysis.curves import STDERR_SUFFIX
+from analysis.metrics.metric import STDERR
 from analysis.report.measured import Measured
 from analysis.report.numbers import COUNT_BITS, ERROR_BITS, VALUE_BITS, NumberPool
-from analysis.report.thinning import MOST_COMPONENTS, Limits, spread, spread_logarithmically
+from analysis.report.thinning import (
+    MOST_COMPONENTS,
+    Limits,
+    Positions,
+    spread,
+    spread_logarithmically,
+)
 from store.identity import JSON
 from store.schema import BLOCK, HEAD, KEY_VALUE_HEAD, LAYER, POPULATION, STEP
 
@@ -60,7 +67,7 @@ def pack_series(
         and where its standard errors start, if it has any.
     """
     packed: dict[str, JSON] = {}
-    for name in measured.metric_names():
+    for name in measured.metric_names:
         assert measured.results is not None
         kept = _thinned(measured.results[name], limits)
         bits = COUNT_BITS if is_count(name) else VALUE_BITS
@@ -82,15 +89,31 @@ def pack_series(
 def _pack_errors(
     results: xr.Dataset, name: str, kept: xr.DataArray, limits: Limits, pool: NumberPool
 ) -> int | None:
-    errors = results.get(name + STDERR_SUFFIX)
+    errors = results.get(name + STDERR)
     if errors is None or set(errors.dims) != set(kept.dims):
         return None
     return pool.add(_thinned(errors.transpose(*results[name].dims), limits).values, ERROR_BITS)
 
 
+def count_numbers(measured: Measured, limits: Limits) -> int:
+    """Return how many numbers ``pack_series`` would put into the pool, about."""
+    total = 0
+    for name in measured.metric_names:
+        assert measured.results is not None
+        values = measured.results[name]
+        kept = {str(dim): size for dim, size in values.sizes.items()}
+        kept.update((dim, len(places)) for dim, places in _kept(values, limits).items())
+        total += math.prod(kept.values()) * (2 if name + STDERR in measured.results else 1)
+    return total
+
+
 def _thinned(values: xr.DataArray, limits: Limits) -> xr.DataArray:
+    return values.isel(_kept(values, limits))
+
+
+def _kept(values: xr.DataArray, limits: Limits) -> dict[str, Positions]:
     others = {str(dim): size for dim, size in values.sizes.items() if dim not in _KEYS}
-    wide = int(np.prod(list(others.values()))) > _WIDE
+    wide = math.prod(others.values()) > _WIDE
     chosen = {
         dim: spread_logarithmically(size, MOST_COMPONENTS)
         for dim, size in others.items()
@@ -98,7 +121,7 @@ def _thinned(values: xr.DataArray, limits: Limits) -> xr.DataArray:
     }
     if STEP in values.dims:
         chosen[STEP] = spread(values.sizes[STEP], limits.wide_steps if wide else limits.steps)
-    return values.isel(chosen)
+    return chosen
 
 
 def _labels(values: xr.DataArray, dim: str) -> list[int | float | str]:

@@ -32,7 +32,8 @@ _ALL: Final = 1 << 30
 LADDER: Final = (
     Limits(_ALL, _ALL),
     Limits(_ALL, 24),
-    *(Limits(steps, max(2, steps // 6)) for steps in (128, 96, 64, 48, 40, 32, 24, 16, 12)),
+    *(Limits(steps, max(2, steps // 6)) for steps in (128, 96, 64, 48, 40, 32, 24)),
+    *(Limits(steps, 3) for steps in (20, 18, 16, 14, 12, 10)),
     *(Limits(steps, 2) for steps in (8, 6, 4, 3, 2)),
 )
 """From everything down to the first and last step of each model."""

@@ -34,41 +34,49 @@ export class Cube {
 
   // The part at one place along a dimension.
   select(dim, index) {
-    return this.reduced(dim, (get) => get(index));
+    const stride = this.strides[dim];
+    const jump = stride * this.labels[dim].length;
+    const over = (array) => {
+      const out = new Float32Array(array.length / this.labels[dim].length);
+      let at = 0;
+      for (let start = index * stride; start < array.length; start += jump) {
+        for (let i = start; i < start + stride; i += 1) {
+          out[at] = array[i];
+          at += 1;
+        }
+      }
+      return out;
+    };
+    return this.without(dim, over);
   }
 
   // The mean along a dimension over what is there. Standard errors are averaged, too: layers and
   // heads read the same tokens, so that their errors do not average out.
   mean(dim) {
-    const size = this.labels[dim].length;
-    return this.reduced(dim, (get) => {
-      let sum = 0;
-      let count = 0;
-      for (let i = 0; i < size; i += 1) {
-        const value = get(i);
-        if (!Number.isNaN(value)) {
-          sum += value;
-          count += 1;
-        }
-      }
-      return count ? sum / count : NaN;
-    });
-  }
-
-  reduced(dim, reduce) {
-    const dims = this.dims.filter((name) => name !== dim);
-    const labels = Object.fromEntries(dims.map((name) => [name, this.labels[name]]));
     const stride = this.strides[dim];
     const size = this.labels[dim].length;
     const over = (array) => {
       const out = new Float32Array(array.length / size);
-      for (let i = 0; i < out.length; i += 1) {
-        const start = Math.floor(i / stride) * stride * size + (i % stride);
-        out[i] = reduce((index) => array[start + index * stride]);
+      for (let at = 0; at < out.length; at += 1) {
+        const start = Math.floor(at / stride) * stride * size + (at % stride);
+        let sum = 0;
+        let count = 0;
+        for (let i = start; i < start + stride * size; i += stride) {
+          if (!Number.isNaN(array[i])) {
+            sum += array[i];
+            count += 1;
+          }
+        }
+        out[at] = count ? sum / count : NaN;
       }
       return out;
     };
-    return new Cube(dims, labels, over(this.values), this.errors === null ? null : over(this.errors));
+    return this.without(dim, over);
+  }
+
+  without(dim, over) {
+    const dims = this.dims.filter((name) => name !== dim);
+    return new Cube(dims, this.labels, over(this.values), this.errors === null ? null : over(this.errors));
   }
 
   // Every value and error divided by the first value along a dimension.
@@ -89,9 +97,13 @@ export class Cube {
   // Places along a dimension at which anything is there.
   filled(dim) {
     const places = [];
-    for (let i = 0; i < this.labels[dim].length; i += 1) {
-      if (!this.select(dim, i).isEmpty()) places.push(i);
+    const stride = this.strides[dim];
+    const size = this.labels[dim].length;
+    const there = new Set();
+    for (let i = 0; i < this.values.length && there.size < size; i += 1) {
+      if (!Number.isNaN(this.values[i])) there.add(Math.floor(i / stride) % size);
     }
+    for (let i = 0; i < size; i += 1) if (there.has(i)) places.push(i);
     return places;
   }
 }

@@ -26,7 +26,7 @@ function plainNumber(value, digits) {
   return Math.abs(rounded) >= 1e4 ? rounded.toLocaleString("en-GB") : String(rounded);
 }
 
-// Five digits are what the page holds of a value; see numbers.js.
+// As many digits as the page holds of a value; see numbers.js.
 export function exactNumber(value) {
   if (value === null || !Number.isFinite(value)) return "";
   return String(Number.isInteger(value) ? value : Number(value.toPrecision(5)));

@@ -5,6 +5,8 @@ import { drawing, element } from "./dom.js";
 import { formatNumber, formatWithError } from "./format.js";
 import { linearScale, logScale, stepScale, withOwnTicks } from "./scales.js";
 
+// Curves beyond which bands are drawn fainter, and all others step back from the one read out.
+const MOST_STRONG = 5;
 const MOST_MARKED = 45;
 const MOST_READ = 9;
 
@@ -25,11 +27,12 @@ export function lineChart({ curves, x, y, label, width, height = 340 }) {
     xAxis(scales.x, scales.x.ticks(Math.max(3, Math.floor(width / 90))), floor),
     axisTitles(width, height, x.title),
   );
-  for (const curve of drawnCurves) svg.append(band(curve, scales, floor));
-  for (const curve of drawnCurves) svg.append(line(curve, scales));
+  const faint = Math.min(1, MOST_STRONG / drawnCurves.length);
+  const nodes = drawnCurves.map((curve) => drawing("g", { class: "series" }, band(curve, scales, floor, faint), line(curve, scales)));
+  svg.append(...nodes);
   const light = drawing("g", { class: "light" });
   svg.append(light);
-  makeReadable(node, reading(drawnCurves, scales, { node, readout, light, x, y }));
+  makeReadable(node, reading(drawnCurves, scales, { node, readout, light, nodes, svg, x }));
   return node;
 }
 
@@ -65,7 +68,7 @@ function logDomain(points) {
   return low === high ? [low / 2, high * 2] : [low / 1.15, high * 1.15];
 }
 
-function band(curve, scales, floor) {
+function band(curve, scales, floor, faint) {
   const known = curve.points.filter((point) => Number.isFinite(point.error) && point.error > 0);
   if (curve.thin || known.length < 2) return "";
   const y = (value) => {
@@ -75,6 +78,7 @@ function band(curve, scales, floor) {
   const edge = (sign) => known.map((point) => `${scales.x.of(point.x).toFixed(1)},${y(point.y + sign * point.error).toFixed(1)}`);
   const node = drawing("polygon", { class: "band", points: [...edge(1), ...edge(-1).reverse()].join(" ") });
   node.style.fill = curve.style.colour;
+  node.style.opacity = 0.2 * faint;
   return node;
 }
 
@@ -86,7 +90,7 @@ function line(curve, scales) {
     "stroke-dasharray": curve.style.dash || null,
   });
   path.style.stroke = curve.style.colour;
-  const group = drawing("g", { class: "series" }, path);
+  const group = drawing("g", {}, path);
   if (!curve.thin && at.length <= MOST_MARKED) {
     for (const [px, py] of at) group.append(marker(curve.style, px, py));
   }
@@ -138,6 +142,8 @@ function reading(curves, scales, view) {
       const [px, py] = pixel(place);
       const curve = curves[place.curve];
       const point = curve.points[place.point];
+      view.svg.classList.toggle("crowded", curves.length > MOST_STRONG);
+      view.nodes.forEach((node, index) => node.classList.toggle("lit", index === place.curve));
       view.light.replaceChildren(
         drawing("line", { class: "cursor", x1: px, x2: px, y1: MARGIN.top, y2: view.node.clientHeight - MARGIN.bottom }),
         marker(curve.style, px, py, 1.9),
@@ -155,6 +161,8 @@ function reading(curves, scales, view) {
       if (spoken) announce(`${curve.name}, ${position(point, view)}: ${formatWithError(point.y, point.error)}`);
     },
     dim: () => {
+      view.svg.classList.remove("crowded");
+      view.nodes.forEach((node) => node.classList.remove("lit"));
       view.light.replaceChildren();
       view.readout.hidden = true;
     },

@@ -20,7 +20,7 @@ export function sayCurves(curves, { subject, over, place, along }) {
 function sayCurve(curve, named, along) {
   const { points } = curve;
   const [first, last] = [points[0], points.at(-1)];
-  const subject = named ? capitalised(curve.name) : "It";
+  const subject = named ? curve.name : "It";
   if (points.length === 1) return `${subject} is ${formatNumber(first.y, DIGITS)} at ${along(first)}.`;
   const ordered = [...points].sort((a, b) => a.y - b.y);
   const [least, most] = [ordered[0], ordered.at(-1)];

@@ -4,6 +4,7 @@ import { element } from "../dom.js";
 import { MISSING, counted, formatBytes, formatNumber, joined } from "../format.js";
 import { swatch } from "../views.js";
 
+const MOST_SPACED = 40;
 const NAMES = { held: "complete", twin: "with the weights of another step", open: "incomplete" };
 
 export function holdingsSection(contents) {
@@ -65,7 +66,7 @@ function strip(model) {
   const cells = model.steps.step.map((step, i) => element("span", { class: `step ${states[i]}`, title: `step ${step}: ${NAMES[states[i]]}` }));
   const counts = Object.keys(NAMES).map((key) => [key, states.filter((one) => one === key).length]).filter(([, count]) => count);
   const label = counts.map(([key, count]) => `${counted(count, "step")} ${NAMES[key]}`).join(", ");
-  return element("span", { class: "strip", role: "img", "aria-label": label }, ...cells);
+  return element("span", { class: cells.length > MOST_SPACED ? "strip dense" : "strip", role: "img", "aria-label": label }, ...cells);
 }
 
 function stepTable(model) {

@@ -11,6 +11,7 @@ import { compareOptions, layerOptions, linesContent, modelOptions } from "../vie
 const TITLES = {
   component: "Eigenvalue spectra",
   scale: "Intrinsic dimension by scale",
+  decimation: "Intrinsic dimension by decimation",
 };
 
 export function vectorSections(contents, state) {
