@@ -1,17 +1,27 @@
-"""Turning names of metrics and populations into a plan."""
+"""Turning names of metrics and populations, and functions of users, into a plan."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import importlib
+import inspect
+from collections.abc import Callable, Iterable, Sequence
 
-from analysis.errors import UnknownMetricError
+from analysis.errors import InputError, UnknownMetricError
 from analysis.evaluate import SAMPLE_ROWS, Plan
 from analysis.metrics import METRICS, Metric
+from analysis.metrics.metric import FloatArray
 from analysis.populations import POPULATIONS, choose_populations
+from analysis.statistics import Statistics
+
+MetricFunction = Callable[[Statistics], float | FloatArray]
+"""A metric of one's own: a function of the statistics of a population."""
+
+MetricLike = str | Metric | MetricFunction
+"""A name of ``METRICS``, ``module:function``, a metric, or a function."""
 
 
 def make_plan(
-    metrics: Iterable[str | Metric] | None,
+    metrics: Iterable[MetricLike] | None,
     populations: Sequence[str] | None,
     *,
     labelled: bool,
@@ -23,7 +33,7 @@ def make_plan(
     """Return what is to be measured.
 
     Args:
-        metrics: Names of metrics, or metrics of one's own; None for all of ``METRICS``.
+        metrics: Metrics or names of metrics; None for all of ``METRICS``.
         populations: Names of populations; None for all of them for metrics of moments, and
             ``content`` alone for metrics of neighbours, whose time grows with the square of n.
         labelled: Whether content can be told from the other rows; all rows are taken otherwise.
@@ -35,13 +45,17 @@ def make_plan(
     Raises:
         UnknownMetricError: If there is no metric of a name.
         UnknownPopulationError: If there is no population of a name.
-        InputError: If a population cannot be told apart.
+        InputError: If a population cannot be told apart, or two metrics have one name.
     """
-    chosen = dict.fromkeys(METRICS.values() if metrics is None else map(_metric, metrics))
+    wanted = METRICS.values() if metrics is None else map(find_metric, metrics)
+    chosen = tuple(dict.fromkeys(wanted))
+    names = [metric.name for metric in chosen]
+    if len(set(names)) < len(names):
+        raise InputError(f"two different metrics have one name, in {names}; rename one of them")
     everywhere = choose_populations(populations, labelled=labelled)
     single = (POPULATIONS["content" if labelled else "all"],)
     return Plan(
-        metrics=tuple(chosen),
+        metrics=chosen,
         populations=everywhere,
         neighbor_populations=single if populations is None else everywhere,
         errors=errors,
@@ -51,9 +65,63 @@ def make_plan(
     )
 
 
-def _metric(metric: str | Metric) -> Metric:
+def find_metric(metric: MetricLike) -> Metric:
+    """Return a metric by its name, or made of a function.
+
+    Args:
+        metric: A name of ``METRICS``; ``module:name`` of a metric or a function that can be
+            imported; a metric; or a function of ``Statistics``.
+
+    Raises:
+        UnknownMetricError: If there is no metric of that name.
+        InputError: If ``module:name`` cannot be imported, or is neither a metric nor a function.
+    """
     if isinstance(metric, Metric):
         return metric
+    if not isinstance(metric, str):
+        return _of_function(metric)
+    if ":" in metric:
+        return _imported(metric)
     if metric not in METRICS:
         raise UnknownMetricError(metric, METRICS)
     return METRICS[metric]
+
+
+def _imported(name: str) -> Metric:
+    module_name, _, attribute = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError) as error:
+        raise InputError(
+            f"metric {name!r} cannot be imported ({error}); expected MODULE:FUNCTION with the"
+            " module on the Python path, for example PYTHONPATH=. and metrics:my_metric"
+        ) from error
+    if isinstance(found, Metric):
+        return found
+    if not callable(found):
+        raise InputError(
+            f"metric {name!r} is a {type(found).__name__}; expected a function of Statistics, or"
+            " a Metric"
+        )
+    return _of_function(found)
+
+
+def _of_function(function: MetricFunction) -> Metric:
+    name = getattr(function, "__name__", "")
+    if not name.isidentifier():
+        raise InputError(
+            f"a metric needs a name to store its values under, got {function!r}; define it with"
+            " def, or wrap it in Metric(name, ...)"
+        )
+    about = (inspect.getdoc(function) or name).splitlines()[0].rstrip(".")
+    return Metric(
+        name,
+        function,
+        needs="spectrum",
+        version=1,
+        long_name=about,
+        units="1",
+        range="not stated",
+        reference=f"{function.__module__}:{name}",
+        undefined="not stated",
+    )

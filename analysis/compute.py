@@ -9,10 +9,9 @@ from typing import Final
 
 import xarray as xr
 
-from analysis.choose import make_plan
+from analysis.choose import MetricLike, make_plan
 from analysis.engines import THREADS, check_scheduler, run_tasks
 from analysis.evaluate import SAMPLE_ROWS
-from analysis.metrics.metric import Metric
 from analysis.tasks import SlabResult, SlabTask, batch_tasks, run_slab_tasks, slab_bytes
 from analysis.work import RESIDUAL, definitions_of, find_work, labelled_results
 from store.metrics import Definition, write_metrics
@@ -54,7 +53,7 @@ def measure(
     repository: Repository | str,
     path: str,
     *,
-    metrics: Iterable[str | Metric] | None = None,
+    metrics: Iterable[MetricLike] | None = None,
     populations: Sequence[str] | None = None,
     steps: Sequence[int] | None = None,
     layers: Sequence[int] | None = None,
@@ -74,7 +73,8 @@ def measure(
     Args:
         repository: The store, or its URI.
         path: ``corpus/model`` or ``corpus/model/stack``.
-        metrics: Names of metrics, or metrics of one's own; None for all.
+        metrics: Names of metrics, functions of ``Statistics`` of one's own, or their import names
+            ``module:function``, which workers must be able to import; None for all.
         populations: Names of populations; None for all of them for metrics of moments, and
             ``content`` alone for metrics of neighbours.
         steps: Steps, None for all complete ones.

@@ -10,11 +10,10 @@ import numpy as np
 import xarray as xr
 
 from analysis.blas import one_blas_thread
-from analysis.choose import make_plan
+from analysis.choose import MetricLike, make_plan
 from analysis.errors import InputError
 from analysis.evaluate import SAMPLE_ROWS, Plan, Results, measure_layer
 from analysis.inputs import CAUSAL, ArrayRows, read_table, width_dimension
-from analysis.metrics.metric import Metric
 from analysis.populations import TokenTable
 from analysis.results import assemble
 from store.schema import TOKEN
@@ -22,7 +21,7 @@ from store.schema import TOKEN
 
 def compute_metrics(
     data: xr.Dataset | xr.DataArray,
-    metrics: Iterable[str | Metric] | None = None,
+    metrics: Iterable[MetricLike] | None = None,
     *,
     populations: Sequence[str] | None = None,
     site: str = "residual",
@@ -38,7 +37,8 @@ def compute_metrics(
             others, or the Dataset of a model with one. Held by NumPy or lazily by Dask, it is
             read one slice after another. With the token coordinates ``special``, ``position``
             and ``sequence`` populations can be told apart; without, only ``all`` rows.
-        metrics: Names of metrics, or metrics of one's own; None for all of ``METRICS``.
+        metrics: Names of metrics, functions of ``Statistics`` of one's own, or their import names
+            ``module:function``; None for all of ``METRICS``.
         populations: Names of populations; None for all that can be told apart, and ``content``
             alone for metrics of neighbours.
         site: Which variable of a Dataset to read.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import dask.array as da
 import numpy as np
 import pytest
@@ -179,6 +181,39 @@ def test_a_metric_of_ones_own(model: xr.Dataset) -> None:
     expected = model["residual"].mean("token").isel(dim=0).values
     np.testing.assert_allclose(found["first_mean"].isel(population=0), expected, rtol=1e-5)
     assert (found["first_mean_stderr"] > 0).all()
+
+
+def test_a_function_is_a_metric(model: xr.Dataset) -> None:
+    found = compute_metrics(model, [first_mean], populations=["content"])
+    assert found["first_mean"].attrs["long_name"] == "Return the mean of the first dimension"
+    named = compute_metrics(model, [f"{first_mean.__module__}:first_mean"], populations=["content"])
+    xr.testing.assert_identical(found, named)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nowhere_at_all:f", "No module named 'nowhere_at_all'"),
+        ("math:nothing", "has no attribute 'nothing'"),
+        ("math:pi", "is a float; expected a function of Statistics"),
+    ],
+)
+def test_a_function_that_cannot_be_imported_is_refused(
+    model: xr.Dataset, name: str, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        compute_metrics(model, [name])
+
+
+def test_a_nameless_function_is_refused(model: xr.Dataset) -> None:
+    with pytest.raises(InputError, match="a metric needs a name to store its values under"):
+        compute_metrics(model, [lambda statistics: float(statistics.n)])
+
+
+def test_two_metrics_of_one_name_are_refused(model: xr.Dataset) -> None:
+    other = replace(METRICS["drift_norm"], version=7)
+    with pytest.raises(InputError, match="two different metrics have one name"):
+        compute_metrics(model, ["drift_norm", other])
 
 
 def test_an_unknown_metric_is_refused_with_near_names(model: xr.Dataset) -> None:
