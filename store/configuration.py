@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import icechunk
 
@@ -10,11 +10,6 @@ from .schema import SITES, STEP
 
 BRANCH: Final = "main"
 """The one branch of a store."""
-
-CREATION_OPTIONS: Final[dict[str, Any]] = (
-    {} if icechunk.__version__.startswith("1.") else {"spec_version": 1}
-)
-"""Icechunk 2 writes format 1 too, which Icechunk 1 can read, but creates format 2 by itself."""
 
 STEPS_PER_MANIFEST: Final = 4
 COORDINATE_STEPS_PER_MANIFEST: Final = 64

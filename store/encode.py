@@ -239,4 +239,6 @@ def erase(group: zarr.Group, site: str, slot: int) -> None:
 def _blosc_of(array: zarr.Array[ArrayV3Metadata]) -> dict[str, Any]:
     """Return the configuration of the Blosc codec of a site's array."""
     (codec,) = (item for item in array.compressors if isinstance(item, BloscCodec))
-    return dict(codec.to_dict()["configuration"])
+    configuration = codec.to_dict()["configuration"]
+    assert isinstance(configuration, dict)
+    return configuration

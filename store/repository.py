@@ -15,7 +15,8 @@ import filelock
 import icechunk
 import zarr
 
-from .configuration import BRANCH, CREATION_OPTIONS, icechunk_config
+from .configuration import BRANCH
+from .container import configure_container, create_container, open_container
 from .durable import publish, sync_filesystem
 from .errors import (
     ConflictError,
@@ -24,7 +25,7 @@ from .errors import (
     StoreExistsError,
     StoreNotFoundError,
 )
-from .location import Location, check_directory, check_vacant, locate
+from .location import Location, check_vacant, locate
 from .schema import FORMAT_ATTRIBUTE, FORMAT_VERSION
 from .translation import first_line, translated
 
@@ -134,41 +135,18 @@ class Repository:
                 if repository._is_blank():
                     repository._initialise()
                 return cls.open(uri)
-            time.sleep(0.05)
+            time.sleep(0.05 if locate(uri).directory is not None else 0.5)
         return cls.open(uri)
 
     @classmethod
     def _create(cls, location: Location) -> Repository:
-        with translated(location):
-            try:
-                opened = icechunk.Repository.create(
-                    location.storage(), config=icechunk_config(), **CREATION_OPTIONS
-                )
-            except (icechunk.IcechunkError, icechunk.ConflictError) as error:
-                if not icechunk.Repository.exists(location.storage()):
-                    raise
-                raise StoreExistsError(
-                    f"cannot create a store at {location.uri}: something is there already"
-                ) from error
-        repository = cls(location, opened)
+        repository = cls(location, create_container(location))
         repository._initialise()
         return repository
 
     @classmethod
     def _open(cls, location: Location, *, read_only: bool) -> Repository:
-        check_directory(location)
-        try:
-            opened = icechunk.Repository.open(location.storage())
-        except icechunk.IcechunkError as error:
-            if "doesn't exist" in str(error):
-                raise StoreNotFoundError(f"no store at {location.uri}: nothing is there") from None
-            if "v2 format" in str(error):
-                raise FormatVersionError(
-                    f"the store at {location.uri} uses a newer Icechunk format than icechunk"
-                    f" {icechunk.__version__} reads. Upgrade Python and icechunk"
-                ) from error
-            raise StoreError(f"cannot open {location.uri}: {first_line(error)}") from error
-        return cls(location, opened, read_only=read_only)
+        return cls(location, open_container(location), read_only=read_only)
 
     def _initialise(self) -> None:
         """Write the configuration and the root group, unless another process just did."""
@@ -176,11 +154,7 @@ class Repository:
             with self.lock():
                 if self._format_version() is not None:
                     return
-                configured = icechunk.Repository.open(
-                    self.location.storage(), config=icechunk_config()
-                )
-                configured.save_config()
-                self.icechunk = configured
+                self.icechunk = configure_container(self.location)
             session = self.icechunk.writable_session(BRANCH)
             zarr.group(session.store, attributes={FORMAT_ATTRIBUTE: FORMAT_VERSION})
         with contextlib.suppress(ConflictError):

@@ -18,7 +18,13 @@ import zarr
 from .arrays import grow, member, step_capacity
 from .claims import Claim, claim_slot, is_fresh
 from .columns import Column, read_columns
-from .errors import IdentityConflictError, StepReservedError, StoreError, UnknownNameError
+from .errors import (
+    IdentityConflictError,
+    ReservationLostError,
+    StepReservedError,
+    StoreError,
+    UnknownNameError,
+)
 from .identity import JSON, identity_difference
 from .repository import Repository
 from .schema import SITES, STEP, STEP_COORDINATES
@@ -112,6 +118,38 @@ def reserve(repository: Repository, request: Request) -> Reservation | AlreadySt
         for attempt in attempts:
             attempt.claim.release()
         raise
+
+
+def require_held(group: zarr.Group, reservation: Reservation) -> None:
+    """Make sure that nobody took a reservation over.
+
+    Raises:
+        ReservationLostError: Otherwise.
+    """
+    found = text_at(group, "writer", reservation.slot)
+    if found != reservation.writer:
+        raise ReservationLostError(
+            f"step {reservation.step} of {reservation.path} was taken over by {found or 'nobody'}"
+        )
+
+
+def renew(group: zarr.Group, reservation: Reservation) -> None:
+    """Note that the writer of a reservation still lives.
+
+    Raises:
+        ReservationLostError: If another writer took it over.
+    """
+    require_held(group, reservation)
+    member(group, "reserved_at")[reservation.slot] = now()
+
+
+def give_back(group: zarr.Group, reservation: Reservation) -> None:
+    """Free the slot of a reservation, unless it is somebody else's or holds something."""
+    slot = reservation.slot
+    ours = text_at(group, "writer", slot) == reservation.writer
+    if ours and not np.asarray(member(group, "complete")[slot]).item():
+        member(group, STEP)[slot] = FREE
+        member(group, "writer")[slot] = ""
 
 
 def model_group(root: zarr.Group, path: str, uri: str) -> zarr.Group:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import icechunk
 
-from .errors import ConflictError, StoreFullError
+from .errors import ConflictError, StoreError, StoreFullError
 from .location import Location
 
 
@@ -28,9 +28,12 @@ def translated(location: Location, *, needed: int | None = None) -> Iterator[Non
     except icechunk.ConflictError as error:
         raise ConflictError(f"another commit to {location.uri} came first") from error
     except (icechunk.IcechunkError, OSError) as error:
-        if not _is_full(error):
-            raise
-        raise StoreFullError(_full_message(location, needed)) from error
+        if _is_full(error):
+            raise StoreFullError(_full_message(location, needed)) from error
+        raise StoreError(
+            f"cannot write to the store at {location.uri}: {first_line(error)}."
+            " Check that it can be reached and that you may write to it"
+        ) from error
 
 
 def _conflict(error: icechunk.RebaseFailedError) -> ConflictError:

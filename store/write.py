@@ -26,11 +26,18 @@ from .errors import (
 )
 from .identity import JSON
 from .repository import Repository
-from .schema import (
-    CHECKSUM_SUFFIX,
-    STEP,
+from .schema import CHECKSUM_SUFFIX
+from .slots import (
+    AlreadyStored,
+    Request,
+    Reservation,
+    give_back,
+    model_group,
+    renew,
+    require_held,
+    reserve,
+    text_at,
 )
-from .slots import FREE, AlreadyStored, Request, Reservation, model_group, now, reserve, text_at
 from .translation import translated
 
 TAKEOVER_AFTER: Final = timedelta(minutes=30)
@@ -178,6 +185,7 @@ class StepWriter:
             IncompleteError: If a chunk of a site was not written.
             ReservationLostError: If another writer took the step over.
             StoreFullError: If the disk is full; the store is as it was.
+            StoreError: If the store cannot be reached. Abandon the writer and begin again.
         """
         self._require_open()
         for writer in self._writers.values():
@@ -190,12 +198,11 @@ class StepWriter:
                 self._complete(coordinates)
             try:
                 snapshot = self._repository.commit(self._session, message, rebase=True)
-            except ConflictError as error:
-                if not error.restructured:
-                    snapshot = self._acknowledged(error)
-                else:
+            except StoreError as error:
+                if isinstance(error, ConflictError) and error.restructured:
                     self._start_over()
                     continue
+                snapshot = self._acknowledged(error)
             self._close()
             return snapshot
         raise ConflictError(f"{message}: its arrays were resized again and again")
@@ -204,17 +211,21 @@ class StepWriter:
         """Give the slot back; what was written is gone. Nothing happens after a commit."""
         if not self._open:
             return
+
+        def change(root: zarr.Group) -> None:
+            give_back(model_group(root, self.path, self._repository.uri), self._reservation)
+
         try:
             # A slot that stays reserved is taken over all the same, only later.
             with contextlib.suppress(StoreError, icechunk.IcechunkError, OSError):
-                self._repository.update(f"give up {self.path} step {self.step}", self._free)
+                self._repository.update(f"give up {self.path} step {self.step}", change)
         finally:
             self._close()
 
     def _begin(self) -> tuple[icechunk.Session, zarr.Group]:
         session, root = self._repository.write()
         group = model_group(root, self.path, self._repository.uri)
-        self._require_reserved(group)
+        require_held(group, self._reservation)
         return session, group
 
     def _start_over(self) -> None:
@@ -237,20 +248,28 @@ class StepWriter:
         for name in self._reservation.dropped_sites:
             erase(self._group, name, slot)
 
-    def _acknowledged(self, error: ConflictError) -> str:
-        """Return the newest snapshot if it holds this very commit: its answer may have got lost."""
-        snapshot = self._repository.snapshot_id()
-        root = self._repository.read(snapshot)
-        group = model_group(root, self.path, self._repository.uri)
-        slot = self._reservation.slot
-        ours = text_at(group, "writer", slot) == self._reservation.writer
-        if ours and set(self.sites) <= set(text_at(group, "sites", slot).split()):
-            return snapshot
-        self._close()
+    def _acknowledged(self, error: StoreError) -> str:
+        """Return the newest snapshot if it holds this very commit: its answer may have got lost.
+
+        Raises:
+            ReservationLostError: If another writer has the slot.
+            StoreError: The error itself otherwise.
+        """
+        try:
+            snapshot = self._repository.snapshot_id()
+            root = self._repository.read(snapshot)
+            group = model_group(root, self.path, self._repository.uri)
+            holder = text_at(group, "writer", self._reservation.slot)
+            sites = text_at(group, "sites", self._reservation.slot).split()
+        except (StoreError, icechunk.IcechunkError):
+            raise error from None
+        if holder == self._reservation.writer:
+            if set(self.sites) <= set(sites):
+                return snapshot
+            raise error
         raise ReservationLostError(
-            f"step {self.step} of {self.path} was taken over by"
-            f" {text_at(group, 'writer', slot)} while this writer was at it;"
-            " nothing of this writer was stored"
+            f"step {self.step} of {self.path} was taken over by {holder or 'nobody'} while this"
+            " writer was at it; nothing of this writer was stored"
         ) from error
 
     def _renew(self) -> None:
@@ -262,31 +281,14 @@ class StepWriter:
             return
 
         def change(root: zarr.Group) -> None:
-            group = model_group(root, self.path, self._repository.uri)
-            self._require_reserved(group)
-            member(group, "reserved_at")[self._reservation.slot] = now()
+            renew(model_group(root, self.path, self._repository.uri), self._reservation)
 
         self._repository.update(f"still storing {self.path} step {self.step}", change)
         self._renewed = time.monotonic()
 
-    def _require_reserved(self, group: zarr.Group) -> None:
-        found = text_at(group, "writer", self._reservation.slot)
-        if found != self._reservation.writer:
-            raise ReservationLostError(
-                f"step {self.step} of {self.path} was taken over by {found or 'nobody'}"
-            )
-
     def _require_open(self) -> None:
         if not self._open:
             raise StoreError(f"{self} was committed or abandoned before; reserve the step again")
-
-    def _free(self, root: zarr.Group) -> None:
-        group = model_group(root, self.path, self._repository.uri)
-        slot = self._reservation.slot
-        ours = text_at(group, "writer", slot) == self._reservation.writer
-        if ours and not np.asarray(member(group, "complete")[slot]).item():
-            member(group, STEP)[slot] = FREE
-            member(group, "writer")[slot] = ""
 
     def _close(self) -> None:
         self._open = False

