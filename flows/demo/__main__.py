@@ -7,12 +7,28 @@ from pathlib import Path
 
 import click
 
+from analysis.errors import AnalysisError
+from flows.capture.errors import CaptureError
 from flows.demo.materials import MaterialError
 from flows.demo.stages import run_demo
+from flows.failures import FlowError
+from store.errors import StoreError
+
+FOLDER = Path("demo")
+
+
+def main() -> None:
+    """Run the demo; errors end it with a sentence."""
+    try:
+        run_demo(FOLDER)
+    except (AnalysisError, CaptureError, FlowError, MaterialError, OSError, StoreError) as error:
+        click.echo(f"Error: {error}", err=True)
+        click.echo(
+            f"What was done is kept: run `make demo` again, or delete {FOLDER}/ to start afresh.",
+            err=True,
+        )
+        sys.exit(1)
+
 
 if __name__ == "__main__":
-    try:
-        run_demo(Path("demo"))
-    except MaterialError as error:
-        click.echo(f"Error: {error}", err=True)
-        sys.exit(1)
+    main()

@@ -19,11 +19,11 @@ from flows.measurement import MeasureOptions, find_targets, measure_target
 from store.catalogue import catalogue
 from store.metrics import open_metrics
 from store.repository import Repository
+from store.schema import LAYER
 
 PLAY: Final = "hamlet"
 TITLE: Final = "Hamlet"
 CORPUS: Final = "hamlet"
-POPULATION: Final = "content"
 ENCODER: Final = "MiniLM-L6"
 DECODER: Final = "SmolLM2-135M"
 SEQUENCES: Final = 128
@@ -141,15 +141,17 @@ def _draw(store: str, folder: Path) -> dict[Path, str]:
         open_metrics(store, corpus=CORPUS, models=[ENCODER, DECODER]),
         ["svd_anisotropy", "average_cosine"],
         x="relative_depth",
-        population=POPULATION,
+        population="all",
         title=f"Encoder {ENCODER} and decoder {DECODER}",
         output=depth,
     )
+    run = open_metrics(store, corpus=CORPUS, models=[trajectory.MODEL])
     plot_metrics(
-        open_metrics(store, corpus=CORPUS, models=[trajectory.MODEL]),
+        # Layer 0, the embeddings, has no more distinct rows than the vocabulary has tokens.
+        run.sel({LAYER: run[LAYER] > 0}),
         ["two_nn", "svd_anisotropy"],
         x="step",
-        population=POPULATION,
+        population="content",
         title="A small GPT-NeoX while it learns",
         output=training,
     )
@@ -185,6 +187,6 @@ Try next (.venv/bin/actlas --help lists the rest):
   export ACTLAS_STORE={store}
   .venv/bin/actlas ls
   .venv/bin/actlas show two_nn --models {trajectory.MODEL} --layers 6
-  .venv/bin/actlas plot effective_rank --x step --models {trajectory.MODEL} -o effective_rank.png
+  .venv/bin/actlas plot svd_anisotropy --population typical --models {DECODER} -o typical.png
   .venv/bin/actlas ingest YOUR_MODEL_FOLDER --corpus {CORPUS} && .venv/bin/actlas compute"""
     )
