@@ -1,4 +1,13 @@
-"""Rows as the neighbour search multiplies them: distinct, centred, in the range of float32."""
+"""Rows as the neighbour search multiplies them: distinct, centred, in the range of float32.
+
+The bound. Let x, y be two rows centred by the same vector and rounded to float32, u = 2⁻²⁴ and
+s = |x| + |y|. In any order of summation |fl(x·y) - x·y| ≤ γ|x||y| ≤ γs²/4 with γ = Du/(1 - Du)
+(Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.1); the norms, rounded
+from float64, and the three operations on them add at most 6us²; the rounding of the centred
+rows moves the distance by us and its square by 3us². Hence |fl(d²) - d²| ≤ (D/2 + 16)us² = cs².
+A row y nearer than R has |y| ≤ |x| + R by the triangle inequality, so that s ≤ 2|x| + R: no row
+of huge norm far away loosens the bound of the others.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +24,7 @@ Rows = npt.NDArray[np.floating]
 
 _HELD_BYTES: Final = 1 << 26
 _SAFE_NORMS: Final = (1e-10, 1e10)
+_UNDERFLOW: Final = 2.0**-100
 
 
 @dataclass(frozen=True)
@@ -54,6 +64,21 @@ class CentredRows:
             centred *= centred.dtype.type(self.scale)
         narrow: npt.NDArray[np.float32] = centred.astype(np.float32, copy=False)
         return narrow
+
+    def bound(
+        self, tokens: slice | npt.NDArray[np.int64], radii: npt.NDArray[np.float64]
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Return scaled squared radii, and how far products may be from any such square.
+
+        Args:
+            tokens: Tokens (token).
+            radii: Distances from each of them (token, ...).
+        """
+        width = self.rows.shape[1]
+        norms = np.sqrt(self.norms[tokens]).reshape(-1, *(1,) * (radii.ndim - 1))
+        scaled = radii * self.scale
+        relative = 1.01 * (width / 2 + 16) * 2.0**-24
+        return scaled**2, relative * (2 * norms + scaled) ** 2 + width * _UNDERFLOW
 
 
 def centre_rows(rows: Rows, kept: npt.NDArray[np.int64], block_rows: int) -> CentredRows:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import xarray as xr
 
 from analysis.errors import InputError, UnknownMetricError, UnknownPopulationError
+from analysis.metrics.metric import STDERR
 from store.schema import LAYER, MODEL, POPULATION, STEP
 
 Abscissa: TypeAlias = Literal["relative_depth", "layer", "step"]
@@ -17,7 +18,6 @@ Hue: TypeAlias = Literal["model", "step", "population"]
 Values: TypeAlias = npt.NDArray[np.float64]
 
 RELATIVE_DEPTH: Abscissa = "relative_depth"
-STDERR_SUFFIX = "_stderr"
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def _labelled(results: xr.Dataset, metric: str) -> tuple[xr.DataArray, xr.DataAr
             f"{metric} also depends on {', '.join(extra)}: select one first, as in "
             f"results.isel({extra[0]}=0)"
         )
-    errors = results.get(metric + STDERR_SUFFIX, xr.full_like(values, np.nan))
+    errors = results.get(metric + STDERR, xr.full_like(values, np.nan))
     completed = []
     for array in (values, errors):
         for dim, default in defaults.items():

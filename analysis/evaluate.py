@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from analysis.jackknife import leave_out_groups, standard_error
 from analysis.layer import LayerStatistics
-from analysis.metrics.metric import Metric
+from analysis.metrics.metric import STDERR, Metric
 from analysis.neighborhoods import Sample, choose_rows, measure_neighborhood, sample_tokens
 from analysis.onepass import Request, pass_over
 from analysis.outliers import DROPPED
@@ -19,9 +19,6 @@ from analysis.rows import RowSource
 from analysis.statistics import Statistics
 
 Floats = npt.NDArray[np.float64]
-
-STDERR: Final = "_stderr"
-"""Suffix of the variable that holds the standard error of another."""
 
 SAMPLE_ROWS: Final = 10_000
 """Rows among which neighbours are sought, unless told otherwise."""
@@ -106,16 +103,24 @@ def _measure_moments(
     metrics: tuple[Metric, ...],
     plan: Plan,
 ) -> Results:
-    """Finish the metrics of every population, from a pass in float64 where one is blurred."""
+    """Finish the metrics of every population, from a pass in float64 where one is blurred.
+
+    Populations of the same rows, as ``content`` and ``typical`` without outliers, are one.
+    """
     results: Results = {}
+    known: dict[tuple[bool, bytes], dict[str, Floats]] = {}
     for population in plan.populations:
+        rows = (population.unit, layer.members(population).tobytes())
+        if rows in known:
+            _put(results, population, known[rows] | _counts(layer, table, population))
+            continue
         total = Statistics(layer.total(population), vectors=plan.errors)
         if layer.scatter and total.blurred:
             request = replace(_request(plan, metrics), precise=True)
             precise = pass_over(source, table, request)
             return _measure_moments(source, precise, table, metrics, plan)
-        values = _moment_values(layer, total, population, metrics, plan)
-        _put(results, population, values | _counts(layer, table, population))
+        known[rows] = _moment_values(layer, total, population, metrics, plan)
+        _put(results, population, known[rows] | _counts(layer, table, population))
     return results
 
 

@@ -229,3 +229,51 @@ def rank_candidates(
         for place in range(distances.shape[1]):
             distances[q, place] = np.sqrt(squares[order[place]])
             indices[q, place] = tokens[order[place]]
+
+
+@compiled("reassoc", "contract")
+def count_nearer(
+    products: Floats,
+    norms: tuple[Floats, Floats],
+    groups: tuple[Integers, Integers],
+    starts: tuple[int, int],
+    limits: tuple[Floats, Floats, Floats],
+    rows: Floats,
+    counts: Integers,
+) -> None:
+    """Count the columns of a tile that are nearer to its rows than some limits.
+
+    Pairs that products cannot tell are decided by exact differences.
+
+    Args:
+        products: Inner products (left token, right token).
+        norms: Squared norms (token) of the rows and of the columns of the tile.
+        groups: Their groups (token); pairs of equal groups are skipped.
+        starts: Number of the first row and of the first column.
+        limits: Of each row, rising (left token, limit): exact squared distances; squared distances
+            of products from which no pair is nearer; and below which every pair is.
+        rows: Rows as given (token, dim).
+        counts: Counts (left token, limit), increased in place.
+    """
+    exact, never, surely = limits
+    last = exact.shape[1] - 1
+    for i in range(products.shape[0]):
+        for j in range(products.shape[1]):
+            square = norms[0][i] + norms[1][j] - np.float32(2.0) * products[i, j]
+            if square >= never[i, last] or groups[0][i] == groups[1][j]:
+                continue
+            measured = -1.0
+            for place in range(last, -1, -1):
+                if square >= never[i, place]:
+                    break
+                if square >= surely[i, place]:
+                    if measured < 0.0:
+                        left = rows[starts[0] + i]
+                        right = rows[starts[1] + j]
+                        measured = 0.0
+                        for t in range(left.shape[0]):
+                            difference = np.float64(left[t]) - np.float64(right[t])
+                            measured += difference * difference
+                    if measured >= exact[i, place]:
+                        continue
+                counts[i, place] += 1

@@ -1,13 +1,4 @@
-"""The search behind `analysis.neighbors`: products, candidates, certificate, refinement.
-
-The bound. Let x, y be two rows centred by the same vector and rounded to float32, u = 2⁻²⁴ and
-s = |x| + |y|. In any order of summation |fl(x·y) - x·y| ≤ γ|x||y| ≤ γs²/4 with γ = Du/(1 - Du)
-(Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.1); the norms, rounded
-from float64, and the three operations on them add at most 6us²; the rounding of the centred
-rows moves the distance by us and its square by 3us². Hence |fl(d²) - d²| ≤ (D/2 + 16)us² = cs².
-A row y nearer than R has |y| ≤ |x| + R by the triangle inequality, so that s ≤ 2|x| + R: no row
-of huge norm far away loosens the bound of the others.
-"""
+"""The search behind `analysis.neighbors`: products, candidates, certificate, refinement."""
 
 from __future__ import annotations
 
@@ -30,7 +21,6 @@ _Tokens: TypeAlias = npt.NDArray[np.int32]
 
 _STRIP_BLOCKS: Final = 8
 _REFINE_PRODUCTS: Final = 1 << 22
-_UNDERFLOW: Final = 2.0**-100
 
 
 class Search:
@@ -137,7 +127,7 @@ class Search:
             furthest: Largest squared distance among the candidates, by products (token).
             radii: Exact distance of the last neighbour (token).
         """
-        squared, slack = self._bound(slice(None), radii)
+        squared, slack = self._centred.bound(slice(None), radii)
         certain: npt.NDArray[np.bool_] = furthest - slack > squared
         return certain
 
@@ -158,7 +148,7 @@ class Search:
         blocks = self._blocks(self._block_rows)
 
         def search(part: npt.NDArray[np.int64]) -> None:
-            squared, slack = self._bound(part, distances[part, -1])
+            squared, slack = self._centred.bound(part, distances[part, -1])
             limits = (squared + slack).astype(np.float32) * np.float32(1 + 1e-6)
             rows = self._centred.chosen(self._centred.kept[part])
             near = np.empty((len(part), len(self._centred)), np.bool_)
@@ -180,15 +170,6 @@ class Search:
                 )
 
         self._share(search, [tokens[i : i + size] for i in range(0, len(tokens), size)])
-
-    def _bound(
-        self, tokens: slice | npt.NDArray[np.int64], radii: npt.NDArray[np.float64]
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        width = self._centred.rows.shape[1]
-        relative = 1.01 * (width / 2 + 16) * 2.0**-24
-        scaled = radii * self._centred.scale
-        reach = 2 * np.sqrt(self._centred.norms[tokens]) + scaled
-        return scaled**2 * (1 + 1e-9), relative * reach**2 + width * _UNDERFLOW
 
     def _blocks(self, rows: int) -> list[slice]:
         n = len(self._centred)

@@ -94,7 +94,7 @@ def nearest_neighbors(
     if k == 0:
         none = (len(kept), 0)
         return Neighbors(np.empty(none), np.empty(none, np.int64), kept, n_duplicates, 0)
-    with one_blas_thread(), _pool(threads) as pool:
+    with one_blas_thread(), thread_pool(threads) as pool:
         search = Search(centre_rows(rows, kept, block_rows), labels, pool, block_rows)
         furthest, candidates = search.candidates(min(k + _SPARE_CANDIDATES + k // 16, fewest))
         distances, indices = search.rank(candidates, k)
@@ -104,7 +104,8 @@ def nearest_neighbors(
     return Neighbors(distances, indices, kept, n_duplicates, len(doubtful))
 
 
-def _pool(threads: int) -> AbstractContextManager[ThreadPoolExecutor | None]:
+def thread_pool(threads: int) -> AbstractContextManager[ThreadPoolExecutor | None]:
+    """Return threads to share work, or None where the calling thread does it all."""
     return ThreadPoolExecutor(threads) if threads > 1 else nullcontext()
 
 

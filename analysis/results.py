@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from analysis.evaluate import STDERR, Plan, Results
+from analysis.evaluate import Plan, Results
 from analysis.metrics.intrinsic_dimension import GRIDE_SCALES
-from analysis.metrics.metric import Metric
+from analysis.metrics.metric import STDERR, Metric
 from analysis.populations import POPULATIONS
 from store.schema import COMPONENT, POPULATION, SCALE
 

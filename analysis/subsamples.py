@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from analysis.metrics.metric import FloatArray, Metric
+from analysis.metrics.metric import STDERR, FloatArray, Metric
 from analysis.neighbors import nearest_neighbors
 from store.schema import DECIMATION
 
@@ -122,7 +122,7 @@ def _decimated(
         table = values[metric.name]
         error = _deviation(table) / np.sqrt(len(dealt))
         level[metric.name] = (metric.dims, table.mean(axis=0))
-        level[f"{metric.name}_stderr"] = (metric.dims, error)
+        level[f"{metric.name}{STDERR}"] = (metric.dims, error)
     return level
 
 

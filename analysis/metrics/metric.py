@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float64]
+
+STDERR: Final = "_stderr"
+"""Suffix of the variable that holds the standard error of another."""
 
 Needs = Literal["moments", "spectrum", "neighbors"]
 
