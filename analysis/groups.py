@@ -16,6 +16,23 @@ Indices = npt.NDArray[np.int64]
 GROUPS: Final = 10
 """Groups left out in turn; the relative error of a standard error is about 1/√(2·9) = 24 %."""
 
+LEAST_GROUPS: Final = 4
+SCATTER_BYTES: Final = 512 << 20
+"""Memory for the scatters of groups: all ten up to a width of about 2,900, five at 4,096."""
+
+
+def group_count(dim: int, parts: int) -> int:
+    """Return how many groups there may be, where a scatter of each is kept.
+
+    Args:
+        dim: Width of the rows.
+        parts: Scatters kept for each group.
+    """
+    if parts == 0:
+        return GROUPS
+    bytes_each = parts * 2 * dim * (dim + 1)
+    return min(GROUPS, max(LEAST_GROUPS, SCATTER_BYTES // bytes_each))
+
 
 def group_bounds(table: TokenTable, groups: int = GROUPS) -> Indices:
     """Cut the rows into contiguous groups of whole sequences, as equal in rows as can be.

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.errors import InputError, NonFiniteRowsError, TooFewRowsError
-from analysis.groups import group_bounds
+from analysis.groups import group_bounds, group_count
 from analysis.layer import LayerStatistics, UndecidedRows, needed_keys
 from analysis.moment_kernels import measure_norms
 from analysis.outliers import DROPPED, TYPICAL, UNDECIDED, OutlierRule, Parts
@@ -87,7 +87,6 @@ class _Pass:
         self._rule = OutlierRule(table.codes, exact=exact, separate=typical)
         self._norms = np.empty(table.n)
         self._parts = np.empty(table.n, np.int8)
-        self._bounds = group_bounds(table)
         self._undecided = _UndecidedBuffer()
         self._collected: _Collected | None = None
 
@@ -126,17 +125,7 @@ class _Pass:
             self._collected = _Collected(rows.shape[1], self._table, self._request)
         usable = (parts != DROPPED) & (norms > 0)
         inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=usable)
-        for first, last in self._pieces(start, start + len(rows)):
-            piece = slice(first - start, last - start)
-            self._collected.add(first, rows[piece], inverse[piece], parts[piece])
-            if last in self._bounds:
-                self._collected.close_group()
-
-    def _pieces(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """Cut the rows of a block where a group of sequences ends."""
-        inside = self._bounds[(self._bounds > start) & (self._bounds < stop)].tolist()
-        cuts = [start, *inside, stop]
-        return list(itertools.pairwise(cuts))
+        self._collected.add(start, rows, inverse, parts)
 
     def _finish(self, collected: _Collected, median: float) -> LayerStatistics:
         return LayerStatistics(
@@ -145,7 +134,7 @@ class _Pass:
             totals=collected.moments.totals,
             groups=collected.moments.groups,
             directions=collected.directions,
-            bounds=self._bounds,
+            bounds=collected.bounds,
             norms=self._norms,
             parts=self._parts,
             sequence=self._table.sequence,
@@ -158,10 +147,12 @@ class _Collected:
     """Everything that is summed, which needs to know the width of the rows."""
 
     def __init__(self, dim: int, table: TokenTable, request: Request) -> None:
+        keys = needed_keys(request.populations)
         self.dim = dim
+        self.bounds = group_bounds(table, group_count(dim, len(keys) if request.errors else 0))
         self.moments = PartMoments(
             dim,
-            needed_keys(request.populations),
+            keys,
             scatter=request.scatter,
             keep_scatters=request.errors,
             precise=request.precise,
@@ -170,12 +161,16 @@ class _Collected:
         self._sequences = SequenceSums(dim, table.sequence)
 
     def add(self, start: int, rows: Rows, inverse: Floats, parts: Parts) -> None:
-        self.moments.add(rows, inverse, parts)
-        self._sequences.add(start, rows, inverse, parts)
-
-    def close_group(self) -> None:
-        self.moments.close_group()
-        self.directions.append(self._sequences.take())
+        """Add a block of rows, cut where a group of sequences ends."""
+        stop = start + len(rows)
+        ends = self.bounds[(self.bounds > start) & (self.bounds < stop)].tolist()
+        for first, last in itertools.pairwise([start, *ends, stop]):
+            piece = slice(first - start, last - start)
+            self.moments.add(rows[piece], inverse[piece], parts[piece])
+            self._sequences.add(first, rows[piece], inverse[piece], parts[piece])
+            if last in self.bounds:
+                self.moments.close_group()
+                self.directions.append(self._sequences.take())
 
 
 class _UndecidedBuffer:

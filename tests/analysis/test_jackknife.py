@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 
 from analysis import METRICS, compute_metrics
-from analysis.groups import PackedMatrix, group_bounds
+from analysis.groups import PackedMatrix, group_bounds, group_count
 from analysis.inputs import ArrayRows
 from analysis.jackknife import leave_out_groups, standard_error
 from analysis.onepass import Request, pass_over
@@ -66,6 +66,11 @@ def test_groups_hold_whole_sequences_and_about_as_many_rows() -> None:
 )
 def test_few_sequences_make_few_groups(lengths: list[int], expected: list[int]) -> None:
     assert group_bounds(table(lengths)).tolist() == expected
+
+
+def test_wide_rows_have_fewer_groups_in_bounded_memory() -> None:
+    assert [group_count(width, 3) for width in (64, 768, 2048, 4096, 8192)] == [10, 10, 10, 5, 4]
+    assert group_count(100_000, 0) == 10
 
 
 def test_a_packed_matrix_comes_back() -> None:
