@@ -20,7 +20,7 @@ from store.schema import STEP
 PAGE_BYTES: Final = 4_800_000
 """Most bytes of a page, its script and style sheet not counted: these add less than 0.1 MB."""
 
-LEAST_NUMBER_BYTES: Final = 500_000
+LEAST_NUMBER_BYTES: Final = 100_000
 """What the numbers may take in any case, however long the tables of steps are."""
 
 _SLACK: Final = 1.3

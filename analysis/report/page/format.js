@@ -26,10 +26,10 @@ function plainNumber(value, digits) {
   return Math.abs(rounded) >= 1e4 ? rounded.toLocaleString("en-GB") : String(rounded);
 }
 
-// As many digits as the page holds of a value; see numbers.js.
-export function exactNumber(value) {
+// All digits that the page holds: four of a value, two of a standard error, all of a count.
+export function exactNumber(value, digits) {
   if (value === null || !Number.isFinite(value)) return "";
-  return String(Number.isInteger(value) ? value : Number(value.toPrecision(5)));
+  return String(Number.isInteger(value) ? value : Number(value.toPrecision(digits)));
 }
 
 export function formatWithError(value, error) {

@@ -10,8 +10,8 @@ export function recordsOf(points, metric) {
   return points.map((point) => ({
     metric,
     ...point.where,
-    value: exactNumber(point.y),
-    standard_error: exactNumber(point.error),
+    value: exactNumber(point.y, 4),
+    standard_error: exactNumber(point.error, 2),
   }));
 }
 

@@ -55,7 +55,7 @@ function numbers(contents) {
   if (steps < longest) thinned.push(`Of up to ${longest} steps a model, ${steps} are in this page, evenly chosen, the first and the last among them.`);
   if (wide < Math.min(steps, longest)) thinned.push(`Spectra, scale curves and heads are in it at ${wide} steps a model.`);
   const texts = [
-    "Values are rounded by at most 0.003 %, standard errors by 3 %, so that the page stays small; counts are exact. The store holds full precision.",
+    "Values have four significant digits, standard errors two, so that the page stays small; counts are exact. The store holds full precision.",
     "Bands are ± 1 standard error, from leaving out groups of whole sequences (or from disjoint subsamples, for neighbours). Means over layers or heads carry the mean of their errors, since they read the same tokens.",
     thinned.length ? thinned.join(" ") : "Every measured step is in this page.",
   ];

@@ -1,10 +1,16 @@
-"""A headless Chromium, spoken to over a pipe in its DevTools protocol."""
+"""A headless Chromium, spoken to over a pipe in its DevTools protocol.
+
+It is the one ``ACTLAS_BROWSER`` names, or one that is installed; without either the tests of this
+folder are skipped. Set the variable where they must run.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
 import os
+import select
+import shutil
 import subprocess
 import sys
 import time
@@ -12,6 +18,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome")
 _FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -24,13 +33,14 @@ _FLAGS = (
     "--hide-scrollbars",
     "--remote-debugging-pipe",
 )
-# Chromium reads commands from descriptor 3 and writes to 4.
+# Chromium reads commands from descriptor 3 and writes to 4: both are first moved out of the way.
 _LAUNCH = (
-    "import os, sys; there = os.dup(int(sys.argv[2])); os.dup2(int(sys.argv[1]), 3);"
-    "os.dup2(there, 4); os.set_inheritable(3, True); os.set_inheritable(4, True);"
-    "os.execvp(sys.argv[3], sys.argv[3:])"
+    "import fcntl, os, sys;"
+    "ours = [fcntl.fcntl(int(given), fcntl.F_DUPFD, 10) for given in sys.argv[1:3]];"
+    "os.dup2(ours[0], 3); os.dup2(ours[1], 4); os.execvp(sys.argv[3], sys.argv[3:])"
 )
-_PATIENCE = 20.0
+_COMPLAINTS = ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded")
+_PATIENCE = 90.0
 _KEYS = {
     "Tab": 9,
     "Enter": 13,
@@ -143,9 +153,10 @@ class Browser:
 
     def _next(self) -> dict:
         while b"\0" not in self._buffer:
-            read = os.read(self._answers, 1 << 16)
+            ready, _, _ = select.select([self._answers], [], [], _PATIENCE)
+            read = os.read(self._answers, 1 << 16) if ready else b""
             if not read:
-                raise RuntimeError("Chromium closed the pipe")
+                raise RuntimeError(f"Chromium is gone or hangs; it had said {self.complaints}")
             self._buffer += read
         text, self._buffer = self._buffer.split(b"\0", 1)
         return json.loads(text)
@@ -154,9 +165,7 @@ class Browser:
         method, parameters = event.get("method"), event.get("params", {})
         if method == "Network.requestWillBeSent":
             self.requests.append(parameters["request"]["url"])
-        elif method in ("Runtime.exceptionThrown", "Log.entryAdded"):
-            self.complaints.append(json.dumps(parameters)[:2000])
-        elif method == "Runtime.consoleAPICalled" and parameters["type"] in ("error", "warning"):
+        elif method in _COMPLAINTS and parameters.get("type") not in ("log", "info", "debug"):
             self.complaints.append(json.dumps(parameters)[:2000])
 
 
@@ -183,3 +192,14 @@ def running(executable: str, profile: Path) -> Iterator[Browser]:
         process.wait(timeout=_PATIENCE)
         os.close(commands)
         os.close(answers)
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A browser for all tests, each of which opens its page afresh."""
+    named = os.environ.get("ACTLAS_BROWSER")
+    found = named or next(filter(None, map(shutil.which, _NAMES)), None)
+    if found is None:
+        pytest.skip("no Chromium is installed, and ACTLAS_BROWSER names none")
+    with running(found, tmp_path_factory.mktemp("profile")) as started:
+        yield started
