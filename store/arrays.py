@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import zarr
 from zarr.abc.codec import BytesBytesCodec
+from zarr.abc.store import Store
 from zarr.core.metadata import ArrayV3Metadata
+from zarr.core.sync import sync
 
 from .identity import JSON
 from .layout import (
@@ -71,6 +74,17 @@ def create_site(group: zarr.Group, variable: Variable, sizes: Mapping[str, int])
     _create(group, checksums, shape, (1, *shape[1:]))
 
 
+def sites_of(group: zarr.Group) -> tuple[str, ...]:
+    """Return the sites that a model's group has arrays for, in the order of their declaration."""
+    keys = [f"{group.path}/{name}/zarr.json" for name in SITES]
+    found = sync(_exist(group.store, keys))
+    return tuple(name for name, exists in zip(SITES, found, strict=True) if exists)
+
+
+async def _exist(store: Store, keys: Sequence[str]) -> list[bool]:
+    return await asyncio.gather(*(store.exists(key) for key in keys))
+
+
 def step_capacity(group: zarr.Group) -> int:
     """Return the number of slots of a model's group."""
     return member(group, STEP).shape[0]
@@ -91,7 +105,7 @@ def member(group: zarr.Group, name: str) -> zarr.Array[ArrayV3Metadata]:
 def grow(group: zarr.Group, slots: int) -> None:
     """Lengthen the step axis of every array of a model's group by a number of slots."""
     capacity = step_capacity(group) + slots
-    sites = [name for name in SITES if name in group]
+    sites = sites_of(group)
     for name in (*STEP_COORDINATES, *sites, *(site + CHECKSUM_SUFFIX for site in sites)):
         array = member(group, name)
         array.resize((capacity, *array.shape[1:]))

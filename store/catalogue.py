@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import zarr
 
-from .arrays import member, step_capacity
+from .arrays import member, sites_of, step_capacity
 from .columns import Column, read_columns
 from .errors import UnknownNameError
 from .identity import JSON, identity_difference
 from .repository import Repository
-from .schema import SITES, STACKS, STEP, STEP_COORDINATES, node_name
+from .schema import STACKS, STEP, STEP_COORDINATES, node_name
 from .slots import FREE, model_group
 
 __all__ = ["HeldModel", "HeldStep", "catalogue", "find_step", "identity_difference"]
@@ -152,7 +152,7 @@ def _held_model(path: str, group: zarr.Group) -> HeldModel:
         model=str(group.attrs["model"]),
         path=path,
         stack=stack[0] if stack else None,
-        sites=tuple(name for name in SITES if name in group),
+        sites=sites_of(group),
         n_tokens=member(group, "token_id").shape[0],
         n_layers=member(group, "layer").shape[0],
         width=_whole(group.attrs["width"]),

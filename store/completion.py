@@ -6,14 +6,13 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-import numpy as np
 import zarr
 
-from .arrays import member
+from .cells import read_cells, write_cells
 from .encode import SiteWriter
 from .errors import UnknownNameError
 from .identity import JSON, canonical
-from .schema import SITES, STEP_COORDINATES
+from .schema import SITES
 from .slots import Reservation, now
 
 PROVENANCE: Final = (
@@ -65,8 +64,8 @@ def counted(
     """Return the coordinates that count, summed over the sites written now and kept from before."""
     counts = {"nonfinite": 0, "stored_bytes": 0}
     if reservation.kept_sites:
-        for name in counts:
-            counts[name] = int(np.asarray(member(group, name)[reservation.slot]).item())
+        kept = read_cells(group, reservation.slot, *counts)
+        counts = dict(zip(counts, map(int, kept), strict=True))
     for writer in writers:
         counts["nonfinite"] += writer.nonfinite
         counts["stored_bytes"] += writer.stored_bytes
@@ -75,6 +74,8 @@ def counted(
 
 def write_coordinates(group: zarr.Group, slot: int, coordinates: Mapping[str, JSON]) -> None:
     """Write per-step coordinates; objects become JSON text."""
-    for name, value in coordinates.items():
-        text = STEP_COORDINATES[name].dtype == "str" and not isinstance(value, str)
-        member(group, name)[slot] = np.asarray(canonical(value) if text else value)
+    cells = {
+        name: value if isinstance(value, str | int | float) else canonical(value)
+        for name, value in coordinates.items()
+    }
+    write_cells(group, slot, cells)

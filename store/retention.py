@@ -15,6 +15,7 @@ from zarr.abc.store import Store
 from zarr.core.sync import sync
 
 from .arrays import member, step_capacity
+from .cells import read_texts
 from .claims import claim_slot
 from .columns import Column, read_columns
 from .encode import erase
@@ -23,7 +24,7 @@ from .history import history
 from .listing import list_groups
 from .repository import Repository
 from .schema import SITES, STEP, STEP_COORDINATES
-from .slots import FREE, model_group, text_at
+from .slots import FREE, model_group
 
 MARGIN: Final = timedelta(days=1)
 """Age below which no object is deleted: it may belong to a commit that is yet to come."""
@@ -103,7 +104,8 @@ def _chosen_slots(
 
 
 def _dropped(group: zarr.Group, slot: int, step: int, sites: Sequence[str] | None) -> Dropped:
-    stored = text_at(group, "sites", slot).split()
+    (listed,) = read_texts(group, slot, "sites")
+    stored = listed.split()
     gone = tuple(site for site in stored if sites is None or site in sites)
     left = tuple(site for site in stored if site not in gone)
     size = sum(_encoded_bytes(group, site, slot) for site in gone)

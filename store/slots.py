@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import zarr
 
-from .arrays import grow, member, step_capacity
+from .arrays import grow, sites_of, step_capacity
+from .cells import read_cells, read_texts, write_cells
 from .claims import Claim, claim_slot, is_fresh
 from .columns import Column, read_columns
 from .errors import (
@@ -27,7 +28,7 @@ from .errors import (
 )
 from .identity import JSON, identity_difference
 from .repository import Repository
-from .schema import SITES, STEP, STEP_COORDINATES
+from .schema import STEP, STEP_COORDINATES
 
 FREE: Final = -1
 """Value of ``step`` in a slot that nobody has reserved."""
@@ -126,7 +127,7 @@ def require_held(group: zarr.Group, reservation: Reservation) -> None:
     Raises:
         ReservationLostError: Otherwise.
     """
-    found = text_at(group, "writer", reservation.slot)
+    (found,) = read_texts(group, reservation.slot, "writer")
     if found != reservation.writer:
         raise ReservationLostError(
             f"step {reservation.step} of {reservation.path} was taken over by {found or 'nobody'}"
@@ -140,16 +141,15 @@ def renew(group: zarr.Group, reservation: Reservation) -> None:
         ReservationLostError: If another writer took it over.
     """
     require_held(group, reservation)
-    member(group, "reserved_at")[reservation.slot] = now()
+    write_cells(group, reservation.slot, {"reserved_at": now()})
 
 
 def give_back(group: zarr.Group, reservation: Reservation) -> None:
     """Free the slot of a reservation, unless it is somebody else's or holds something."""
     slot = reservation.slot
-    ours = text_at(group, "writer", slot) == reservation.writer
-    if ours and not np.asarray(member(group, "complete")[slot]).item():
-        member(group, STEP)[slot] = FREE
-        member(group, "writer")[slot] = ""
+    writer, complete = read_cells(group, slot, "writer", "complete")
+    if writer == reservation.writer and not complete:
+        write_cells(group, slot, {STEP: FREE, "writer": ""})
 
 
 def model_group(root: zarr.Group, path: str, uri: str) -> zarr.Group:
@@ -169,11 +169,6 @@ def model_group(root: zarr.Group, path: str, uri: str) -> zarr.Group:
     return group
 
 
-def text_at(group: zarr.Group, name: str, slot: int) -> str:
-    """Return the value of a per-step coordinate of strings."""
-    return str(np.asarray(member(group, name)[slot]).item())
-
-
 def now() -> str:
     """Return the time as the store writes it: ISO 8601, UTC, whole seconds."""
     return datetime.now(UTC).isoformat(timespec="seconds")
@@ -186,11 +181,10 @@ def _reserve(
     slot = _slot_of(group, request.step)
     kept: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
-    if slot is not None and bool(np.asarray(member(group, "complete")[slot]).item()):
-        stored = tuple(text_at(group, "sites", slot).split())
-        differences = identity_difference(
-            json.loads(text_at(group, "identity", slot)), request.identity
-        )
+    if slot is not None and read_cells(group, slot, "complete") == [True]:
+        sites, identity = read_texts(group, slot, "sites", "identity")
+        stored = tuple(sites.split())
+        differences = identity_difference(json.loads(identity), request.identity)
         if not differences and set(wanted) <= set(stored):
             return AlreadyStored(request.path, request.step, stored)
         if differences and not request.supersede:
@@ -205,14 +199,12 @@ def _reserve(
             kept, wanted = stored, tuple(name for name in wanted if name not in stored)
     slot, claim = _claim(repository, group, request, slot)
     writer = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(8)}"
-    member(group, STEP)[slot] = request.step
-    member(group, "writer")[slot] = writer
-    member(group, "reserved_at")[slot] = now()
+    write_cells(group, slot, {STEP: request.step, "writer": writer, "reserved_at": now()})
     return Reservation(request.path, request.step, slot, writer, wanted, kept, dropped, claim)
 
 
 def _wanted_sites(group: zarr.Group, request: Request) -> tuple[str, ...]:
-    known = tuple(name for name in SITES if name in group)
+    known = sites_of(group)
     for name in request.sites or ():
         if name not in known:
             raise UnknownNameError("site", name, known, request.path)
@@ -236,18 +228,17 @@ def _claim(
 ) -> tuple[int, Claim]:
     """Claim the slot of the step, or else any free one, growing the axis when there is none."""
     if slot is not None:
-        reserved_at = text_at(group, "reserved_at", slot)
+        reserved_at, writer = read_texts(group, slot, "reserved_at", "writer")
         claim = claim_slot(repository.location, request.path, slot)
-        complete = bool(np.asarray(member(group, "complete")[slot]).item())
+        (complete,) = read_cells(group, slot, "complete")
         fresh = is_fresh(repository.location, reserved_at, request.takeover_after)
         if claim is not None and (complete or not fresh):
             return slot, claim
         if claim is not None:
             claim.release()
         raise StepReservedError(
-            f"step {request.step} of {request.path} is being stored by"
-            f" {text_at(group, 'writer', slot)} since {reserved_at}."
-            " Wait for it, or end that process"
+            f"step {request.step} of {request.path} is being stored by {writer} since"
+            f" {reserved_at}. Wait for it, or end that process"
         )
     (free,) = np.nonzero(_steps(group) == FREE)
     for candidate in map(int, free):

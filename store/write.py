@@ -15,6 +15,7 @@ import numpy.typing as npt
 import zarr
 
 from .arrays import member
+from .cells import read_texts
 from .completion import completed, counted, write_coordinates
 from .encode import SiteWriter, erase
 from .errors import (
@@ -36,7 +37,6 @@ from .slots import (
     renew,
     require_held,
     reserve,
-    text_at,
 )
 from .translation import translated
 
@@ -259,12 +259,11 @@ class StepWriter:
             snapshot = self._repository.snapshot_id()
             root = self._repository.read(snapshot)
             group = model_group(root, self.path, self._repository.uri)
-            holder = text_at(group, "writer", self._reservation.slot)
-            sites = text_at(group, "sites", self._reservation.slot).split()
+            holder, sites = read_texts(group, self._reservation.slot, "writer", "sites")
         except (StoreError, icechunk.IcechunkError):
             raise error from None
         if holder == self._reservation.writer:
-            if set(self.sites) <= set(sites):
+            if set(self.sites) <= set(sites.split()):
                 return snapshot
             raise error
         raise ReservationLostError(
