@@ -1,0 +1,234 @@
+"""Storing dumped tensors as the steps of a model, a few chunks of rows in memory at a time."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from store.create import ArraySpec, CorpusSpec, create_id_corpus, create_model
+from store.errors import StoreError
+from store.identity import JSON
+from store.repository import Repository
+from store.schema import BLOCK, DIM, LAYER, SITES, TOKEN, TOKEN_COORDINATES, node_name
+from store.slots import AlreadyStored
+from store.write import StepWriter, reserve_step
+
+from .table import ROW, LabelledTensor
+from .tensors import MappedTensor, open_tensor
+
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _Layers:
+    """The tensors of one step and site, one a layer, as rows.
+
+    Attributes:
+        tensors: Each (row, dim).
+        sequence_length: Rows of a sequence, None when the tensors do not say.
+    """
+
+    tensors: tuple[MappedTensor, ...]
+    sequence_length: int | None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows, and width."""
+        rows, width = self.tensors[0].values.shape
+        return rows, width
+
+
+def import_tensors(
+    repository: Repository,
+    *,
+    corpus: str,
+    model: str,
+    labels: Sequence[LabelledTensor],
+    tokens: Mapping[str, Integers] | None = None,
+) -> list[int]:
+    """Store tensors as activations of a model over a corpus.
+
+    A tensor is (token, dim) or (sequence, position, dim); with no layer in its label, its first
+    axis is the layer or block. The corpus is created from the token ids unless it is there.
+    Importing the same again does nothing.
+
+    Args:
+        repository: The store.
+        corpus: Name of the corpus.
+        model: Id of the model.
+        labels: What each tensor is: every layer of every site of each step.
+        tokens: Token coordinates, as :func:`read_tokens` gives them; by default every row is a
+            token, and sequences are those of three-dimensional tensors, else one.
+
+    Returns:
+        The steps stored now.
+
+    Raises:
+        StoreError: If layers are missing, or shapes do not agree.
+        UnknownNameError: If a file has no such tensor.
+        IdentityConflictError: If something else is stored under a step or the names.
+        NonFiniteError: If values are NaN or infinite.
+    """
+    by_step: dict[int, list[LabelledTensor]] = {}
+    for label in labels:
+        by_step.setdefault(label.step, []).append(label)
+    opened = {step: _open_step(step, of_step) for step, of_step in by_step.items()}
+    sites = _one_shape(opened)
+    columns = _columns(next(iter(sites.values())), tokens)
+    _create(repository, corpus, model, sites, columns)
+    digests: dict[Path, str] = {}
+    stored = []
+    for step, of_step in by_step.items():
+        writer = reserve_step(
+            repository,
+            f"{corpus}/{node_name(model)}",
+            step,
+            identity=_identity(of_step, digests),
+            sites=list(opened[step]),
+        )
+        if not isinstance(writer, AlreadyStored):
+            with writer:
+                _write(writer, opened[step], columns[ROW])
+            stored.append(step)
+    return stored
+
+
+def _open_step(step: int, labels: Iterable[LabelledTensor]) -> dict[str, _Layers]:
+    by_site: dict[str, list[LabelledTensor]] = {}
+    for label in labels:
+        by_site.setdefault(label.site, []).append(label)
+    return {site: _open_site(f"step {step}, {site}", site, some) for site, some in by_site.items()}
+
+
+def _open_site(where: str, site: str, labels: Sequence[LabelledTensor]) -> _Layers:
+    dims = SITES[site].dims
+    depth = next((name for name in (LAYER, BLOCK) if name in dims), None)
+    if dims[-2:] != (TOKEN, DIM):
+        raise StoreError(f"{where}: only sites of rows (token, dim) can be imported, not {dims}")
+    tensors = [open_tensor(label.path, label.tensor) for label in labels]
+    if depth is not None and labels[0].layer is None:
+        if len(labels) > 1:
+            raise StoreError(f"{where}: {len(labels)} tensors without a layer; expected one")
+        (whole,) = tensors
+        tensors = [MappedTensor(values, whole.dtype) for values in whole.values]
+    elif depth is None and len(labels) > 1:
+        raise StoreError(f"{where}: {len(labels)} tensors; expected one, for it has no layers")
+    elif depth is not None:
+        first = 0 if depth == LAYER else 1
+        found = sorted(label.layer for label in labels if label.layer is not None)
+        if found != list(range(first, first + len(labels))):
+            raise StoreError(f"{where}: {depth}s {found}; expected each one from {first} on, once")
+        order = np.argsort([label.layer or 0 for label in labels])
+        tensors = [tensors[at] for at in order]
+    return _as_rows(where, tensors)
+
+
+def _as_rows(where: str, tensors: Sequence[MappedTensor]) -> _Layers:
+    shapes = {tensor.values.shape for tensor in tensors}
+    if len(shapes) != 1 or len(next(iter(shapes))) not in (2, 3):
+        raise StoreError(
+            f"{where}: tensors of the shapes {sorted(shapes)}; expected one shape, (token, dim) or"
+            " (sequence, position, dim)"
+        )
+    (shape,) = shapes
+    rows = [MappedTensor(one.values.reshape(-1, shape[-1]), one.dtype) for one in tensors]
+    return _Layers(tuple(rows), shape[1] if len(shape) == 3 else None)
+
+
+def _one_shape(opened: Mapping[int, Mapping[str, _Layers]]) -> dict[str, _Layers]:
+    """Return each site's tensors at the first step that has it, after comparing all steps."""
+    sites: dict[str, _Layers] = {}
+    for step, of_step in opened.items():
+        for site, layers in of_step.items():
+            known = sites.setdefault(site, layers)
+            if (known.shape, len(known.tensors)) != (layers.shape, len(layers.tensors)):
+                raise StoreError(
+                    f"step {step}, {site}: {len(layers.tensors)} tensors of {layers.shape} rows and"
+                    f" columns; other steps have {len(known.tensors)} of {known.shape}"
+                )
+    rows = {layers.shape[0] for layers in sites.values()}
+    if len(rows) != 1:
+        raise StoreError(f"sites have {sorted(rows)} rows; expected the same tokens in each")
+    return sites
+
+
+def _columns(layers: _Layers, tokens: Mapping[str, Integers] | None) -> dict[str, Integers]:
+    n_rows, _ = layers.shape
+    row = np.arange(n_rows)
+    length = layers.sequence_length or n_rows
+    given = {"sequence": row // length} if tokens is None else dict(tokens)
+    n_tokens = len(given["sequence"])
+    rows = given.setdefault(ROW, np.arange(n_tokens))
+    if (ROW not in (tokens or {}) and n_tokens != n_rows) or (rows.max(initial=-1) >= n_rows):
+        raise StoreError(
+            f"{n_tokens} tokens were described and tensors have {n_rows} rows; say in a column"
+            f" {ROW!r} which row each token has"
+        )
+    sequence = given["sequence"].astype(np.int64)
+    starts = np.flatnonzero(np.diff(sequence, prepend=-1))
+    first = starts[np.searchsorted(starts, np.arange(n_tokens), side="right") - 1]
+    defaults = {
+        "position": np.arange(n_tokens) - first,
+        "document": sequence,
+        "special": np.zeros(n_tokens, dtype=np.int64),
+    }
+    unknown = np.full(n_tokens, -1)
+    return {name: defaults.get(name, unknown) for name in TOKEN_COORDINATES} | given
+
+
+def _create(
+    repository: Repository,
+    corpus: str,
+    model: str,
+    sites: Mapping[str, _Layers],
+    columns: Mapping[str, Integers],
+) -> None:
+    if corpus not in repository.read():
+        ids, sequence = columns["token_id"], columns["sequence"]
+        sequences = np.split(ids, np.flatnonzero(np.diff(sequence)) + 1)
+        content = hashlib.sha256(np.stack([ids, sequence]).astype("<i8").tobytes()).hexdigest()
+        spec = CorpusSpec(corpus, "ids", {"unit": "imported"}, 0, content)
+        create_id_corpus(repository, spec, sequences=sequences)
+    specs = []
+    blocks = 0
+    for site, layers in sites.items():
+        sizes = {TOKEN: len(columns["sequence"]), DIM: layers.shape[1]}
+        for depth in (LAYER, BLOCK):
+            if depth in SITES[site].dims:
+                sizes[depth] = len(layers.tensors)
+                blocks = max(blocks, len(layers.tensors) - (depth == LAYER))
+        specs.append(ArraySpec(SITES[site], sizes))
+    attributes: dict[str, JSON] = {
+        "n_blocks": blocks,
+        "width": max(layers.shape[1] for layers in sites.values()),
+        "imported": True,
+    }
+    tokens = {name: columns[name] for name in TOKEN_COORDINATES}
+    create_model(repository, corpus, model, arrays=specs, tokens=tokens, attributes=attributes)
+
+
+def _identity(labels: Iterable[LabelledTensor], digests: dict[Path, str]) -> dict[str, JSON]:
+    imported: dict[str, JSON] = {}
+    for label in labels:
+        if label.path not in digests:
+            with label.path.open("rb") as file:
+                digests[label.path] = hashlib.file_digest(file, "sha256").hexdigest()
+        name = label.site if label.layer is None else f"{label.site}.{label.layer}"
+        imported[name] = {"tensor": label.tensor, "file_sha256": digests[label.path]}
+    return {"imported": imported}
+
+
+def _write(writer: StepWriter, sites: Mapping[str, _Layers], rows: Integers) -> None:
+    for site, layers in sites.items():
+        for start in range(0, writer.n_tokens, writer.chunk_rows):
+            here = rows[start : start + writer.chunk_rows]
+            values = np.stack([tensor.rows(here) for tensor in layers.tensors])
+            deep = LAYER in SITES[site].dims or BLOCK in SITES[site].dims
+            writer.write_block(site, start, values if deep else values[0])
+    dtypes = sorted({tensor.dtype for layers in sites.values() for tensor in layers.tensors})
+    writer.commit(provenance={"revision": "imported", "source_dtype": "/".join(dtypes)})
