@@ -35,6 +35,7 @@ _MARKERS: Final = "os^Dvp"
 _MOST_INSIDE: Final = 5
 _MOST_WITH_MEMBERS: Final = 3
 _MOST_STEP_TICKS: Final = 12
+_MOST_LARGE_TICKS: Final = 8
 _TITLE_COLUMNS: Final = 68
 _ABSCISSAE: Final[dict[Abscissa, str]] = {
     "relative_depth": "relative depth (layer / number of blocks)",
@@ -228,7 +229,8 @@ def _set_step_axis(axes: Axes, steps: Values) -> None:
     if len(steps) > _MOST_STEP_TICKS:
         every = -(-len(positive) // (_MOST_STEP_TICKS - 1))
         steps = np.concatenate([steps[steps <= 0], positive[::-1][::every][::-1]])
-    axes.set_xticks(steps, [f"{step:.0f}" for step in steps])
+    size = "small" if len(steps) > _MOST_LARGE_TICKS else "medium"
+    axes.set_xticks(steps, [f"{step:.0f}" for step in steps], fontsize=size)
     axes.minorticks_off()
 
 
