@@ -57,8 +57,7 @@ def test_every_copied_path_exists_and_is_sent_to_the_builder(root, dockerfile):
             copied.update(line.split()[1:-1])
     ignore = (root / ".dockerignore").read_text().splitlines()
     assert copied == {line[1:] for line in ignore if line.startswith("!")}
-    # A wheel is built from these; the README comes with the first release.
-    assert [name for name in sorted(copied - {"README.md"}) if not (root / name).exists()] == []
+    assert [name for name in sorted(copied) if not (root / name).exists()] == []
 
 
 def test_image_has_a_python_that_the_project_supports(root, dockerfile):

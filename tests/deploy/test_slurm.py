@@ -5,14 +5,20 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import time
+from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 import yaml
 from dask_jobqueue import SLURMCluster
 from dask_jobqueue.slurm import SLURMJob
 from distributed import Client
+
+from store.catalogue import catalogue
+from store.repository import Repository
 
 PATH = os.environ["PATH"] + os.pathsep + "/usr/sbin"
 needs_slurm = pytest.mark.skipif(
@@ -158,18 +164,54 @@ def wait_until(condition, seconds=90):
         time.sleep(0.2)
 
 
+@pytest.fixture
+def training_run(tmp_path):
+    """A folder of three checkpoints of a tiny model, and a store with a corpus of ids for it."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    from flows.corpora import add_ids
+
+    config = transformers.GPTNeoXConfig(
+        vocab_size=32,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=32,
+    )
+    for step in (0, 64, 1000):
+        torch.manual_seed(step)
+        model = transformers.GPTNeoXForCausalLM(config)
+        model.save_pretrained(tmp_path / "run" / f"checkpoint-{step}")
+    add_ids(str(tmp_path / "store"), "plays", np.arange(64).reshape(4, 16) % 32)
+    return tmp_path / "run"
+
+
 @needs_slurm
 @pytest.mark.slow
-def test_an_array_job_ingests_every_step_once(slurm, stand_in, array_script, folder, monkeypatch):
+def test_an_array_job_ingests_every_step_once(
+    slurm, training_run, array_script, folder, monkeypatch
+):
+    uri = str(folder / "store")
     monkeypatch.setenv("SLURM_CONF", slurm)
-    small = ["--mem=100M", "--cpus-per-task=1", "--array=0-2%2"]
-    submit = ["sbatch", "--parsable", *small, array_script]
-    job = subprocess.run(submit, check=True, capture_output=True, text=True).stdout.strip()
-    logs = [folder / f"actlas-ingest-{job}_{index}.log" for index in range(3)]
-    wait_until(lambda: not queue() and all(log.exists() and log.read_text() for log in logs))
-    assert [log.read_text() for log in logs] == [
-        f"1: ingest /runs/my model --corpus plays --steps {step}\n" for step in (0, 64, 1000)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{PATH}")
+    for name, value in (("MODEL", training_run), ("CORPUS", "plays"), ("STEPS", "0 64 1000")):
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setenv("ACTLAS_STORE", uri)
+
+    def submit():
+        small = ["--mem=2G", "--cpus-per-task=1", "--array=0-2%2", "--wait"]
+        subprocess.run(["sbatch", *small, array_script], check=True, timeout=300)
+        return Repository.open(uri).snapshot_id()
+
+    first = submit()
+    [held] = catalogue(Repository.open(uri))
+    assert [(step.step, step.complete) for step in held.steps] == [
+        (0, True),
+        (64, True),
+        (1000, True),
     ]
+    # Submitted again as it is: nothing is left to do, and nothing is committed.
+    assert submit() == first
 
 
 def ports_open_to_others():
