@@ -6,11 +6,11 @@ import os
 # first imported; no module of this package is imported before this line.
 os.environ.setdefault("ICECHUNK_LOG", "error")
 
-from .cube import cube  # noqa: E402
-from .errors import StoreError  # noqa: E402
-from .metrics import open_metrics  # noqa: E402
-from .read import open_store  # noqa: E402
-from .repository import Repository  # noqa: E402
+from .cube import cube
+from .errors import StoreError
+from .metrics import open_metrics
+from .read import open_store
+from .repository import Repository
 
 create_store = Repository.create
 

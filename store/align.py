@@ -84,7 +84,7 @@ def align(a: xr.Dataset | xr.DataTree, b: xr.Dataset | xr.DataTree) -> Alignment
         raise StoreError(
             f"tokens of different corpora cannot be aligned: content {first!r} and {second!r}"
         )
-    tokens_a, tokens_b = _Ends(a), _Ends(b)
+    tokens_a, tokens_b = _Ends(_dataset(a)), _Ends(_dataset(b))
     shared = np.intersect1d(tokens_a.keys, tokens_b.keys)
     return Alignment(
         tokens_a.spans(shared), tokens_b.spans(shared), *np.divmod(shared, _KEYS_PER_DOCUMENT)
@@ -95,10 +95,14 @@ _KEYS_PER_DOCUMENT = 1 << 31
 """More than an end of a token can be, so that (document, end) makes one sortable number."""
 
 
+def _dataset(node: xr.Dataset | xr.DataTree) -> xr.Dataset:
+    return node.to_dataset() if isinstance(node, xr.DataTree) else node
+
+
 class _Ends:
     """Where the tokens of one model end: (document, character) as one number."""
 
-    def __init__(self, tokens: xr.Dataset | xr.DataTree) -> None:
+    def __init__(self, tokens: xr.Dataset) -> None:
         missing = {"document", "char_start", "char_end"} - set(map(str, tokens.variables))
         if missing:
             raise StoreError(f"tokens cannot be aligned without {', '.join(sorted(missing))}")

@@ -26,6 +26,7 @@ from zarr.core.sync import sync
 from .arrays import member
 from .errors import CorruptChunkError, MissingChunkError, StoreError, TruncatedChunkError
 from .schema import BLOCK, LAYER, SITES, STEP, TOKEN
+from .translation import first_line
 
 Floats = npt.NDArray[np.float32]
 
@@ -35,6 +36,10 @@ CHUNKS_AT_ONCE = 4
 _CRC_BYTES = 4
 _BLOSC_LENGTH = slice(12, 16)
 """Where a Blosc header holds the number of encoded bytes."""
+
+
+_SIGNS_OF_LOSS = ("not found", "NoSuchKey")
+_SIGNS_OF_CUTTING = ("range was invalid", "InvalidRange")
 
 
 @dataclass(frozen=True)
@@ -230,13 +235,17 @@ def _damage(place: str, encoded: npt.NDArray[np.uint8]) -> CorruptChunkError:
 
 def _explained(error: BaseException | None, place: ChunkPlace) -> BaseException:
     """Tell a lost chunk and a cut one from a store that cannot be reached."""
-    if error is None or (isinstance(error, icechunk.IcechunkError) and "not found" in str(error)):
+    if error is None:
         return MissingChunkError(str(place))
-    if isinstance(error, icechunk.IcechunkError):
-        if "range was invalid" in str(error):
-            return TruncatedChunkError(str(place), "its object is shorter than what was written")
-        return StoreError(f"cannot read {place}: {str(error).strip().splitlines()[0]}")
-    return error
+    if not isinstance(error, icechunk.IcechunkError):
+        return error
+    # Icechunk has one kind of error; what an object store answered is only in its text.
+    text = str(error)
+    if any(sign in text for sign in _SIGNS_OF_LOSS):
+        return MissingChunkError(str(place))
+    if any(sign in text for sign in _SIGNS_OF_CUTTING):
+        return TruncatedChunkError(str(place), "its object is shorter than what was written")
+    return StoreError(f"cannot read {place}: {first_line(error)}")
 
 
 def _check_codecs(array: zarr.Array[ArrayV3Metadata]) -> None:

@@ -21,6 +21,7 @@ from zarr.core.sync import sync
 from .errors import StoreError
 from .layout import fill_value
 from .schema import STEP, STEP_COORDINATES, Variable
+from .translation import first_line
 
 _STRING_HEADER_BYTES = 8
 
@@ -124,7 +125,7 @@ def _check_absent(store: Store, column: Column, slot: int) -> None:
     try:
         found = sync(store.get(key, default_buffer_prototype()))
     except Exception as error:
-        raise StoreError(f"cannot read {key}: {str(error).strip().splitlines()[0]}") from error
+        raise StoreError(f"cannot read {key}: {first_line(error)}") from error
     if found is not None:
         raise StoreError(f"cannot read {key}: it was refused once and found later; try again")
 

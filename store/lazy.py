@@ -91,7 +91,7 @@ def lazy_variable(array: LazyArray, node: ArrayNode, *, cached: bool) -> xr.Vari
         cached: Whether the values stay in memory once all of them were read.
     """
     lazy = indexing.LazilyIndexedArray(array)
-    data = indexing.MemoryCachedArray(lazy) if cached else lazy  # type: ignore[no-untyped-call]
+    data = indexing.MemoryCachedArray(lazy) if cached else lazy
     return xr.Variable(node.dims, data, dict(node.attrs))
 
 

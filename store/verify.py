@@ -29,6 +29,7 @@ from .schema import (
     TOKEN_COORDINATES,
 )
 from .slab import activation_array, model_group, site_slots, snapshot_root
+from .translation import first_line
 
 Kind = Literal["missing", "truncated", "corrupt", "nonfinite"]
 
@@ -169,7 +170,7 @@ def _check_tables(repository: Repository, snapshot: str, node: GroupNode) -> lis
         try:
             np.asarray(member(root, f"{node.path}/{name}")[:])
         except Exception as error:  # noqa: BLE001 - whatever the codec says, it cannot be read
-            detail = f"cannot be read: {str(error).strip().splitlines()[0]}"
+            detail = f"cannot be read: {first_line(error)}"
             findings.append(Finding("corrupt", node.path, name, None, None, None, detail))
     return findings
 

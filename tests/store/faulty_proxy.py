@@ -12,7 +12,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
 Fault = Callable[[str, str], str | None]
-"""From method and path of a request to ``"503"``, ``"cut"``, ``"slow"``, ``"lost"``, or None.
+"""From method and path of a request to what goes wrong, None when nothing does.
+
+One of ``"503"``, ``"404"``, ``"403"``, ``"short"``, ``"cut"``, ``"slow"`` and ``"lost"``.
 
 A lost request is carried out, but its answer never arrives.
 """
@@ -56,12 +58,18 @@ def serve(endpoint: str) -> Iterator[tuple[str, FaultyProxy]]:
                 proxy.faults.append((fault, self.command, self.path))
             if fault == "503":
                 self.reply(503, [("Retry-After", "0")], b"<Error><Code>SlowDown</Code></Error>")
+            elif fault == "404":
+                self.reply(404, [], b"<Error><Code>NoSuchKey</Code></Error>")
+            elif fault == "403":
+                self.reply(403, [], b"<Error><Code>AccessDenied</Code></Error>")
             elif fault == "cut":
                 self.cut()
             else:
                 if fault == "slow":
                     time.sleep(1)
                 status, headers, content = self.forward(body)
+                if fault == "short":
+                    content = content[:-100]
                 if fault == "lost":
                     self.cut()
                 else:
