@@ -100,4 +100,5 @@ def _definition(function: Callable[..., object]) -> str:
     text = inspect.getdoc(function) or ""
     paragraphs = text.split("\n\n")
     kept = [" ".join(part.split()) for part in paragraphs if not part.startswith(_SECTIONS)]
-    return "\n".join(kept)
+    kept[0] = kept[0].removeprefix("Return ")
+    return "\n".join([kept[0][:1].upper() + kept[0][1:], *kept[1:]])

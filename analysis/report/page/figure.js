@@ -96,7 +96,6 @@ export class Figure {
 function legendItems(content) {
   if (content.kind !== "lines") return [];
   const named = content.curves.filter((curve) => !curve.unnamed);
-  if (named.length < 2 && !content.alwaysNamed) return [];
   const ranked = named.every((curve) => curve.rank !== null && curve.rank !== undefined);
   const shown = ranked && named.length > MOST_IN_RAMP
     ? Array.from({ length: MOST_IN_RAMP }, (_, i) => named[Math.round((i * (named.length - 1)) / (MOST_IN_RAMP - 1))])

@@ -8,7 +8,7 @@ const DIGITS = 3;
 // What is drawn over what, where, and the course of the first curves.
 export function sayCurves(curves, { subject, over, place, along }) {
   const named = curves.filter((curve) => !curve.unnamed);
-  const told = named.slice(0, MOST_CURVES).map((curve) => sayCurve(curve, named.length > 1, along));
+  const told = named.slice(0, MOST_CURVES).map((curve) => sayCurve(curve, along));
   const rest = named.length - told.length;
   const parts = [`${capitalised(subject)} by ${over}${place ? `; ${place}` : ""}.`, ...told];
   if (rest > 0) parts.push(rest === 1 ? "One more curve is in the figure." : `${rest} more curves are in the figure.`);
@@ -17,14 +17,12 @@ export function sayCurves(curves, { subject, over, place, along }) {
   return parts.join(" ");
 }
 
-function sayCurve(curve, named, along) {
-  const { points } = curve;
+function sayCurve({ name, points }, along) {
   const [first, last] = [points[0], points.at(-1)];
-  const subject = named ? curve.name : "It";
-  if (points.length === 1) return `${subject} is ${formatNumber(first.y, DIGITS)} at ${along(first)}.`;
+  if (points.length === 1) return `${name} is ${formatNumber(first.y, DIGITS)} at ${along(first)}.`;
   const ordered = [...points].sort((a, b) => a.y - b.y);
   const [least, most] = [ordered[0], ordered.at(-1)];
-  const change = `${subject} ${verb(first, last, least, most)} from ${formatNumber(first.y, DIGITS)} at ${along(first)} to ${formatNumber(last.y, DIGITS)} at ${along(last)}`;
+  const change = `${name} ${verb(first, last, least, most)} from ${formatNumber(first.y, DIGITS)} at ${along(first)} to ${formatNumber(last.y, DIGITS)} at ${along(last)}`;
   const ends = [first, last];
   const extremes = [["highest", most], ["lowest", least]].filter(([, point]) => !ends.includes(point))
     .map(([name, point]) => `${name} ${formatNumber(point.y, DIGITS)} at ${along(point)}`);

@@ -13,6 +13,8 @@ import xarray as xr
 
 from analysis.report.document import Document, build_document
 from analysis.report.measured import Measured
+from analysis.report.page import render
+from store.catalogue import HeldStep
 
 Models = Callable[..., Measured]
 Results = Callable[..., xr.Dataset]
@@ -130,6 +132,23 @@ def test_steps_are_left_out_until_it_fits(
     assert 2 < len(kept) < 150
     thinning: Any = document.content["thinning"]
     assert thinning["steps"] == len(kept)
+
+
+@pytest.mark.slow
+def test_twenty_models_of_150_steps_make_less_than_5_mb(
+    make_model: Models, make_results: Results, make_step: Callable[..., HeldStep]
+) -> None:
+    steps = tuple(range(150))
+    results = make_results(steps, 25)
+    noise = np.random.default_rng(0)
+    cosine = results["average_cosine"]
+    for number in range(30):
+        results[f"made_{number}"] = cosine + noise.uniform(1, 2, cosine.shape)
+        results[f"made_{number}_stderr"] = 0.01 * noise.uniform(1, 2, cosine.shape) + 0 * cosine
+    held = [make_step(step) for step in steps]
+    models = [make_model(f"model-{i}", results=results, steps=held) for i in range(20)]
+    page = render(build_document("store", "snapshot", models))
+    assert 4_000_000 < len(page.encode()) < 5_000_000
 
 
 def test_the_same_models_give_the_same_document(make_model: Models) -> None:

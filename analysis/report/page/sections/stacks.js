@@ -17,7 +17,7 @@ export function stackSection(contents, state) {
     const { quantity, population, step } = state.values;
     const models = shownModels(contents, state);
     const curves = KINDS.flatMap((kind, slot) => kindCurves(kind, slot, models.filter((model) => model.kind === kind), quantity, { population, step }));
-    const content = linesContent({
+    figure.show(linesContent({
       title: `${quantity.title}: encoders against decoders`,
       quantity,
       curves,
@@ -25,8 +25,7 @@ export function stackSection(contents, state) {
       place: `population ${population}, ${step === null ? "last step" : `step ${step}`}`,
       where: `by layer in the population ${population}`,
       along: alongDepth("relative depth"),
-    });
-    figure.show({ ...content, alwaysNamed: true });
+    }));
   };
   const hint = "Encoders attend to every token, decoders to earlier ones only. Thick curves are means over models with their standard error; thin ones are the models.";
   const figure = new Figure("", { hint });

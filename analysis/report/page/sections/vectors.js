@@ -16,9 +16,10 @@ const TITLES = {
 
 export function vectorSections(contents, state) {
   const byDim = new Map();
-  for (const model of contents.models) {
-    for (const [metric, cube] of model.cubes) {
-      const dims = vectorDims(cube);
+  for (const metric of Object.keys(contents.metrics)) {
+    for (const model of contents.models) {
+      const cube = model.cubes.get(metric);
+      const dims = cube ? vectorDims(cube) : [];
       if (dims.length !== 1 || cube.labels[dims[0]].length < 3) continue;
       if (!byDim.has(dims[0])) byDim.set(dims[0], new Set());
       byDim.get(dims[0]).add(metric);
