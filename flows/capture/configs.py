@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from flows.capture.checkpoints import Checkpoint, RandomWeights
 from flows.capture.errors import CheckpointError
-from flows.capture.quiet import quiet
+from flows.capture.quiet import first_line, quiet
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedTokenizerBase
@@ -96,7 +96,7 @@ def _config_problem(checkpoint: Checkpoint, error: Exception) -> str:
             f"{checkpoint.source} needs Python code that comes with it, which is never run: "
             "expected a model that transformers knows"
         )
-    return f"the config of {checkpoint.source} cannot be used: {error}"
+    return f"the config of {checkpoint.source} cannot be used: {first_line(error)}"
 
 
 def _near(name: str, known: Iterable[str]) -> str:

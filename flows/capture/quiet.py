@@ -24,3 +24,9 @@ def quiet() -> Iterator[None]:
         logging.set_verbosity(verbosity)
         if bars:
             logging.enable_progress_bar()
+
+
+def first_line(error: Exception) -> str:
+    """Return what matters of a message that may go on to list every model there is."""
+    lines = str(error).strip().splitlines()
+    return lines[0][:300] if lines else type(error).__name__

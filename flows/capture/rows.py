@@ -17,7 +17,8 @@ from torch import Tensor
 
 from flows.capture.batches import Batch
 from flows.capture.errors import StructureError
-from flows.capture.sites import Sink, SiteShape
+from flows.capture.sites import SiteShape
+from flows.capture.taps import Sink
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Staging:
     """The rows of one window, in the order in which they are computed."""
 
     def __init__(self, shapes: Sequence[SiteShape], capacity: int, *, pinned: bool) -> None:
+        self._shapes = shapes
         self._values = {
             shape.name: torch.empty(
                 (shape.depth, capacity, *shape.features), dtype=torch.float32, pin_memory=pinned
@@ -52,7 +54,7 @@ class Staging:
 
     def sinks(self) -> dict[str, Sink]:
         """Return what takes the values of each site during the forward pass of a batch."""
-        return {name: self._sink(name) for name in self._values}
+        return {shape.name: self._sink(shape) for shape in self._shapes}
 
     def begin(self, batch: Batch, real: Tensor) -> None:
         """Prepare for the forward pass of a batch.
@@ -84,12 +86,12 @@ class Staging:
         filled, self._filled = self._filled, 0
         return self._rows[:filled], {name: v[:, :filled] for name, v in self._values.items()}
 
-    def _sink(self, name: str) -> Sink:
-        target = self._values[name]
+    def _sink(self, shape: SiteShape) -> Sink:
+        name, target = shape.name, self._values[shape.name]
 
         def sink(depth: int, values: Tensor) -> None:
             self._seen[name] += 1
-            flat = values.reshape(-1, *values.shape[2:])
+            flat = values.reshape(-1, *shape.features)
             goal = target[depth, self._filled : self._filled + len(self._real)]
             if flat.dtype == goal.dtype and flat.device == goal.device:
                 torch.index_select(flat, 0, self._real, out=goal)

@@ -9,17 +9,16 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
-from torch.utils.hooks import RemovableHandle
 
+from flows.capture import reductions, taps
+from flows.capture.attention import EAGER, Attention
 from flows.capture.errors import UnknownSiteError
-from flows.capture.structure import Stack, hidden_argument, hidden_states
+from flows.capture.structure import Stack
+from flows.capture.taps import Sink, Tap
 
-Sink = Callable[[int, Tensor], None]
-"""Takes the depth and the values (sequence, position, ...) of one site in one forward pass."""
+Sizes = dict[str, int] | None
+"""Sizes of the dimensions of a site of a stack, None if the stack lacks it."""
 
 
 @dataclass(frozen=True)
@@ -64,95 +63,108 @@ class SiteShape:
 
 @dataclass(frozen=True)
 class Site:
-    """How the values of one site are reached.
+    """What a site is.
 
     Attributes:
         dims: Dimensions of the site but step, in the order of the store.
         sizes: Gives the size of each dimension but token, None if a stack lacks the site.
-        attach: Registers hooks that give every value of a forward pass to a sink.
+        tap: How its values are reached.
         first_position: Position before which the site is NaN by definition.
     """
 
     dims: tuple[str, ...]
-    sizes: Callable[[Stack], dict[str, int] | None]
-    attach: Callable[[Stack, Sink], Iterator[RemovableHandle]]
+    sizes: Callable[[Stack], Sizes]
+    tap: Tap
     first_position: int = 0
 
 
-def _residual_sizes(stack: Stack) -> dict[str, int]:
+def _residual_sizes(stack: Stack) -> Sizes:
     return {"layer": stack.n_blocks + 1, "dim": stack.width}
 
 
-def _attach_residual(stack: Stack, sink: Sink) -> Iterator[RemovableHandle]:
-    # Counted by calls, not by modules: some models call one block many times.
-    called = 0
-
-    def before(_block: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
-        if called == 0:
-            sink(0, hidden_argument(args, kwargs))
-
-    def after(_block: nn.Module, _args: tuple[object, ...], output: object) -> None:
-        nonlocal called
-        called += 1
-        hidden = hidden_states(output)
-        assert hidden is not None
-        sink(called, hidden)
-        called %= stack.n_blocks
-
-    for block in stack.blocks:
-        yield block.register_forward_pre_hook(before, with_kwargs=True)
-        yield block.register_forward_hook(after)
-
-
-def _final_norm_sizes(stack: Stack) -> dict[str, int] | None:
+def _final_norm_sizes(stack: Stack) -> Sizes:
     return None if stack.final_norm is None else {"dim": stack.width}
 
 
-def _attach_final_norm(stack: Stack, sink: Sink) -> Iterator[RemovableHandle]:
-    def after(_norm: nn.Module, _args: tuple[object, ...], output: Tensor) -> None:
-        sink(0, output)
-
-    assert stack.final_norm is not None
-    yield stack.final_norm.register_forward_hook(after)
+def _sublayer_sizes(stack: Stack) -> Sizes:
+    return None if stack.sublayers is None else {"block": stack.n_blocks, "dim": stack.width}
 
 
-def _token_loss_sizes(stack: Stack) -> dict[str, int] | None:
+def _query_sizes(stack: Stack) -> Sizes:
+    own = stack.attention
+    return None if own is None or (own.rotary and own.query is None) else _queries(stack, own)
+
+
+def _rotated_query_sizes(stack: Stack) -> Sizes:
+    own = stack.attention
+    return None if own is None or not own.rotary else _queries(stack, own)
+
+
+def _key_sizes(stack: Stack) -> Sizes:
+    own = stack.attention
+    return None if own is None or (own.rotary and own.key is None) else _keys(stack, own)
+
+
+def _rotated_key_sizes(stack: Stack) -> Sizes:
+    own = stack.attention
+    return None if own is None or not own.rotary else _keys(stack, own)
+
+
+def _value_sizes(stack: Stack) -> Sizes:
+    own = stack.attention
+    return None if own is None else _keys(stack, own) | {"head_dim": own.value_dim}
+
+
+def _row_sizes(stack: Stack) -> Sizes:
+    own = stack.attention
+    if own is None or own.implementation != EAGER:
+        return None
+    return {"block": stack.n_blocks, "head": own.heads}
+
+
+def _loss_sizes(stack: Stack) -> Sizes:
     return {} if stack.predicts_next else None
 
 
-def _attach_token_loss(stack: Stack, sink: Sink) -> Iterator[RemovableHandle]:
-    def after(
-        _root: nn.Module,
-        _args: tuple[object, ...],
-        kwargs: Mapping[str, Tensor],
-        output: Mapping[str, Tensor],
-    ) -> None:
-        sink(0, next_token_losses(output["logits"], kwargs["input_ids"]))
-
-    yield stack.root.register_forward_hook(after, with_kwargs=True)
+def _queries(stack: Stack, own: Attention) -> dict[str, int]:
+    return {"block": stack.n_blocks, "head": own.heads, "head_dim": own.head_dim}
 
 
-def next_token_losses(logits: Tensor, token_ids: Tensor) -> Tensor:
-    """Return the negative log-likelihood of each token given those before it.
+def _keys(stack: Stack, own: Attention) -> dict[str, int]:
+    sizes = {"block": stack.n_blocks, "key_value_head": own.key_value_heads}
+    return sizes | {"head_dim": own.head_dim}
 
-    Args:
-        logits: (sequence, position, vocabulary) scores of the token after each position.
-        token_ids: (sequence, position) ids.
 
-    Returns:
-        (sequence, position) losses in nats, NaN at position 0, which nothing predicts.
-    """
-    losses = torch.full(token_ids.shape, torch.nan, device=logits.device)
-    # One sequence at a time: a whole batch would double the memory of its logits.
-    for own_losses, own_logits, ids in zip(losses, logits, token_ids, strict=True):
-        own_losses[1:] = cross_entropy(own_logits[:-1].float(), ids[1:], reduction="none")
-    return losses
-
+_STATES = ("block", "token", "dim")
+_HEADS = ("block", "head", "token", "head_dim")
+_KEY_VALUE_HEADS = ("block", "key_value_head", "token", "head_dim")
+_ROWS = ("block", "head", "token")
 
 SITES: Final[Mapping[str, Site]] = {
-    "residual": Site(("layer", "token", "dim"), _residual_sizes, _attach_residual),
-    "final_norm": Site(("token", "dim"), _final_norm_sizes, _attach_final_norm),
-    "token_loss": Site(("token",), _token_loss_sizes, _attach_token_loss, first_position=1),
+    "residual": Site(("layer", "token", "dim"), _residual_sizes, taps.residual),
+    "final_norm": Site(("token", "dim"), _final_norm_sizes, taps.final_norm),
+    "attention_output": Site(
+        _STATES, _sublayer_sizes, taps.sublayer(lambda sublayers: sublayers.attention)
+    ),
+    "mlp_output": Site(_STATES, _sublayer_sizes, taps.sublayer(lambda sublayers: sublayers.mlp)),
+    "query": Site(
+        _HEADS,
+        _query_sizes,
+        taps.unrotated(lambda attention: attention.query, lambda call: call.query),
+    ),
+    "key": Site(
+        _KEY_VALUE_HEADS,
+        _key_sizes,
+        taps.unrotated(lambda attention: attention.key, lambda call: call.key),
+    ),
+    "value": Site(_KEY_VALUE_HEADS, _value_sizes, taps.heads(lambda call: call.value)),
+    "query_rotary": Site(_HEADS, _rotated_query_sizes, taps.heads(lambda call: call.query)),
+    "key_rotary": Site(_KEY_VALUE_HEADS, _rotated_key_sizes, taps.heads(lambda call: call.key)),
+    "attention_entropy": Site(_ROWS, _row_sizes, taps.heads(reductions.entropy)),
+    "attention_max": Site(_ROWS, _row_sizes, taps.heads(reductions.largest)),
+    "attention_logit_deviation": Site(_ROWS, _row_sizes, taps.heads(reductions.logit_deviation)),
+    "attention_first_key": Site(_ROWS, _row_sizes, taps.heads(reductions.first_key)),
+    "token_loss": Site(("token",), _loss_sizes, taps.token_loss, first_position=1),
 }
 """Every site that can be captured, by its name in the store."""
 
@@ -181,12 +193,8 @@ def site_shapes(stack: Stack, sites: Sequence[str]) -> list[SiteShape]:
 
 @contextmanager
 def tapped(stack: Stack, sinks: Mapping[str, Sink]) -> Iterator[None]:
-    """Give the values of sites to their sinks in every forward pass, until the end of the block.
-
-    Sinks must copy what they keep: the model may change a tensor after its hook.
-    """
+    """Give the values of sites to their sinks in every forward pass, until the end of the block."""
     with ExitStack() as attached:
         for name, sink in sinks.items():
-            for handle in SITES[name].attach(stack, sink):
-                attached.callback(handle.remove)
+            attached.enter_context(SITES[name].tap(stack, sink))
         yield

@@ -9,7 +9,7 @@ output for the earlier ones as it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
@@ -17,11 +17,12 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from flows.capture.attention import Attention, find_attention
 from flows.capture.errors import StructureError
-from flows.capture.running import evaluating, run
+from flows.capture.probe import SHAPE, hidden_states, run_probe
+from flows.capture.running import evaluating
+from flows.capture.sublayers import Sublayers, find_sublayers
 
-_POSITIONS = 3
-_SEQUENCES = 2
 _CAUSAL_LEAK = 1e-3
 """Change at an earlier position, relative to the change where the token differs, above which
 a model sees what comes later; rounding gives about 1e-6, untrained attention above 5e-3."""
@@ -40,6 +41,9 @@ class Stack:
         causal: Whether a position sees only itself and earlier ones.
         root: The module that is run.
         predicts_next: Whether it gives logits for the token after each position.
+        sublayers: For each distinct block, what gives what it adds to the residual stream; None
+            where that is not the sum of two sublayers.
+        attention: What its attention is like; None where it has none that can be watched.
     """
 
     path: str
@@ -50,6 +54,8 @@ class Stack:
     causal: bool
     root: nn.Module
     predicts_next: bool
+    sublayers: tuple[Sublayers, ...] | None
+    attention: Attention | None
 
 
 @dataclass
@@ -89,34 +95,19 @@ def find_stack(model: PreTrainedModel, blocks: str | None = None) -> Stack:
     output = found.output
     assert output is not None
     causal = _is_causal(model, output)
+    distinct = tuple(found.modules)
     return Stack(
         path=found.path,
-        blocks=tuple(found.modules),
+        blocks=distinct,
         n_blocks=found.calls,
         final_norm=next((norm for norm, given in seen.norm_inputs if given is output), None),
         width=output.shape[-1],
         causal=causal,
         root=model,
         predicts_next=causal and seen.logits is not None,
+        sublayers=find_sublayers(model, distinct),
+        attention=find_attention(model, distinct, found.calls),
     )
-
-
-def hidden_states(output: object) -> Tensor | None:
-    """Return the hidden states among what a block returns, None if there are none."""
-    first = output[0] if isinstance(output, tuple | list) and output else output
-    return first if isinstance(first, Tensor) else None
-
-
-def hidden_argument(args: tuple[object, ...], kwargs: Mapping[str, object]) -> Tensor:
-    """Return the hidden states among the arguments of a block.
-
-    Raises:
-        StructureError: If no argument is a tensor.
-    """
-    for value in (*args, *kwargs.values()):
-        if isinstance(value, Tensor):
-            return value
-    raise StructureError("a block was called without any tensor: expected its hidden states")
 
 
 def _watch(model: PreTrainedModel) -> _Seen:
@@ -135,8 +126,7 @@ def _watch(model: PreTrainedModel) -> _Seen:
             if "norm" in type(module).__name__.lower():
                 watching.callback(module.register_forward_pre_hook(_noting(seen)).remove)
         watching.enter_context(evaluating(model))
-        token_ids = _probe_ids(model)
-        seen.logits = getattr(run(model, token_ids, torch.ones_like(token_ids)), "logits", None)
+        seen.logits = getattr(run_probe(model), "logits", None)
     return seen
 
 
@@ -144,7 +134,7 @@ def _counting(entry: _List) -> Callable[[nn.Module, object, object], None]:
     def hook(_member: nn.Module, _args: object, output: object) -> None:
         hidden = hidden_states(output)
         entry.calls += 1
-        entry.hidden &= hidden is not None and hidden.shape[:-1] == (_SEQUENCES, _POSITIONS)
+        entry.hidden &= hidden is not None and hidden.shape[:-1] == SHAPE
         entry.output = hidden
 
     return hook
@@ -156,13 +146,6 @@ def _noting(seen: _Seen) -> Callable[[nn.Module, tuple[object, ...]], None]:
             seen.norm_inputs.append((module, args[0]))
 
     return hook
-
-
-def _probe_ids(model: PreTrainedModel) -> Tensor:
-    # From the middle of the vocabulary, where no id has a role of its own.
-    vocabulary = getattr(model.config.get_text_config(), "vocab_size", None) or 8
-    ids = torch.tensor([[0, 1, 2], [0, 1, 3]]) + vocabulary // 2
-    return (ids % vocabulary).to(model.device)
 
 
 def _chosen(model: PreTrainedModel, seen: _Seen, path: str | None) -> _List:

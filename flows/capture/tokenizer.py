@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from flows.capture.checkpoints import Checkpoint
 from flows.capture.errors import TokenizerError
-from flows.capture.quiet import quiet
+from flows.capture.quiet import first_line, quiet
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -56,7 +56,9 @@ def load_tokenizer(checkpoint: Checkpoint) -> PreTrainedTokenizerBase:
                 **({"gguf_file": checkpoint.gguf} if checkpoint.gguf else {}),
             )
     except Exception as error:
-        raise TokenizerError(f"the tokenizer in {directory} cannot be read: {error}") from error
+        raise TokenizerError(
+            f"the tokenizer in {directory} cannot be read: {first_line(error)}"
+        ) from error
     if len(tokenizer) <= len(tokenizer.all_special_ids):
         # transformers builds a bare tokenizer of the model's class when the vocabulary that
         # this class needs is not there.

@@ -12,7 +12,7 @@ from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel
 from flows.capture.checkpoints import Checkpoint
 from flows.capture.configs import load_config
 from flows.capture.errors import CheckpointError
-from flows.capture.quiet import quiet
+from flows.capture.quiet import first_line, quiet
 
 _BYTES_A_ROUND: Final = 1 << 24
 
@@ -45,7 +45,7 @@ def draw_model(
             )
         except Exception as error:
             raise CheckpointError(
-                f"no model can be built from the config of {checkpoint.source}: {error}"
+                f"no model can be built from the config of {checkpoint.source}: {first_line(error)}"
             ) from error
     return model
 

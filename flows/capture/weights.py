@@ -14,7 +14,7 @@ from flows.capture.checkpoints import Checkpoint
 from flows.capture.configs import load_config
 from flows.capture.errors import CheckpointError
 from flows.capture.integrity import check_config, check_gguf, weight_files
-from flows.capture.quiet import quiet
+from flows.capture.quiet import first_line, quiet
 from flows.capture.structure import Stack, find_stack
 from flows.capture.untrained import draw_model
 
@@ -123,7 +123,9 @@ def _read_model(
                 **options,
             )
     except Exception as error:
-        raise CheckpointError(f"{checkpoint.source} cannot be loaded: {error}") from error
+        raise CheckpointError(
+            f"{checkpoint.source} cannot be loaded: {first_line(error)}"
+        ) from error
     model, report = cast("tuple[PreTrainedModel, dict[str, set[str]]]", loaded)
     _check_complete(checkpoint, report["missing_keys"])
     return model

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -75,15 +76,19 @@ def family(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def tiny_model() -> Callable[..., LoadedModel]:
     """Give the tiny model of a family, the same one each time."""
-    built: dict[tuple[str, bool], LoadedModel] = {}
+    built: dict[tuple[str, bool, str | None], LoadedModel] = {}
 
-    def build(family: str, *, head: bool = False) -> LoadedModel:
-        if (family, head) not in built:
+    def build(
+        family: str, *, head: bool = False, attention: Literal["eager", "sdpa"] | None = None
+    ) -> LoadedModel:
+        key = family, head, attention
+        if key not in built:
             entries = {**_SIZES, **FAMILIES[family]}
             listed = [f"{key}={value}" for key, value in entries.items() if value is not None]
             source = f"random:{family}:{','.join(listed)}"
-            built[family, head] = load_model(find_checkpoints(source)[0], device="cpu", head=head)
-        return built[family, head]
+            checkpoint = find_checkpoints(source)[0]
+            built[key] = load_model(checkpoint, device="cpu", head=head, attention=attention)
+        return built[key]
 
     return build
 

@@ -41,8 +41,10 @@ def test_deviation_is_relative_to_the_norm_of_the_row() -> None:
 
 
 def test_every_family_passes(tiny_model: Build, family: str, ragged_tokens: Tokens) -> None:
-    loaded = tiny_model(family)
-    assert check_batching(loaded, ragged_tokens, available_sites(loaded.stack)) < 1e-5
+    for attention in (None, "eager"):
+        decoder = tiny_model(family).causal
+        loaded = tiny_model(family, attention=attention, head=decoder and attention == "eager")
+        assert check_batching(loaded, ragged_tokens, available_sites(loaded.stack)) < 1e-5
 
 
 def test_a_model_that_sees_padding_is_refused(tiny_model: Build, ragged_tokens: Tokens) -> None:

@@ -1,0 +1,270 @@
+"""Looks into attention: the queries, keys, values and probabilities of every block.
+
+Models of `transformers` compute attention through a function that is looked up by name for each
+call. For as long as someone watches, that function is wrapped: the original still computes, so
+that nothing changes for the model.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from flows.capture.errors import StructureError
+from flows.capture.probe import run_probe
+from flows.capture.running import evaluating
+
+_Function = Callable[..., tuple[Tensor, Tensor | None]]
+
+EAGER: Final = "eager"
+"""Name of the implementation that shows its probabilities."""
+
+_EAGER_FUNCTION: Final = "eager_attention_forward"
+
+_PROBE_SHAPE: Final = (16, 3)
+_PROBE: Final = torch.arange(48).reshape(_PROBE_SHAPE).tolist()
+"""Sixteen first tokens: in few-bit dtypes, one alone would not tell entries apart."""
+
+
+@dataclass(frozen=True)
+class AttentionCall:
+    """One computation of attention.
+
+    Attributes:
+        module: The attention module.
+        query: (sequence, head, position, head_dim), after any rotary embedding.
+        key: (sequence, key_value_head, position, head_dim), after any rotary embedding.
+        value: (sequence, key_value_head, position, head_dim).
+        mask: What is added to the logits, broadcast to (sequence, head, position, key_position).
+        probabilities: (sequence, head, position, key_position), None unless eager.
+    """
+
+    module: nn.Module
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    mask: Tensor | None
+    probabilities: Tensor | None
+
+
+Watcher = Callable[[int, AttentionCall], None]
+"""Takes the index of the block and its self-attention."""
+
+
+@dataclass(frozen=True)
+class Unrotated:
+    """Where a vector of all heads is found before its rotary embedding.
+
+    Attributes:
+        modules: One module for each distinct block, whose output holds the vector.
+        entries: (head · head_dim,) which entries of that output it consists of.
+    """
+
+    modules: tuple[nn.Module, ...]
+    entries: Tensor
+
+
+@dataclass(frozen=True)
+class Attention:
+    """What the attention of a stack is like.
+
+    Attributes:
+        implementation: Name under which its function is looked up.
+        heads: Number of query heads.
+        key_value_heads: Number of key and value heads.
+        head_dim: Size of a query and of a key.
+        value_dim: Size of a value.
+        rotary: Whether queries and keys are rotated by their position.
+        query: Where queries are found before that, None if nowhere or if there is no rotation.
+        key: The same for keys.
+    """
+
+    implementation: str
+    heads: int
+    key_value_heads: int
+    head_dim: int
+    value_dim: int
+    rotary: bool
+    query: Unrotated | None
+    key: Unrotated | None
+
+
+@contextmanager
+def watching_attention(
+    implementation: str, blocks: Sequence[nn.Module], n_blocks: int, watcher: Watcher
+) -> Iterator[None]:
+    """Show the self-attention of each block to a watcher, until the end of the `with` block.
+
+    Args:
+        implementation: Name under which the model looks its attention function up.
+        blocks: The distinct blocks.
+        n_blocks: How many times one is called in a forward pass.
+        watcher: What to call.
+    """
+    original: _Function | None = ALL_ATTENTION_FUNCTIONS.get(implementation)
+    own = {id(module) for block in blocks for module in block.modules()}
+    entered = 0
+    shown = True
+
+    def enter(_block: nn.Module, _args: object) -> None:
+        nonlocal entered, shown
+        entered, shown = entered % n_blocks + 1, False
+
+    def attend(
+        module: nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None,
+        *args: object,
+        **kwargs: object,
+    ) -> tuple[Tensor, Tensor | None]:
+        nonlocal shown
+        function = original or _eager_function(module)
+        output, probabilities = function(module, query, key, value, mask, *args, **kwargs)
+        # The first attention of a block is its self-attention, a second one looks elsewhere.
+        if id(module) in own and not shown:
+            shown = True
+            watcher(entered - 1, AttentionCall(module, query, key, value, mask, probabilities))
+        return output, probabilities
+
+    with ExitStack() as attached:
+        for block in blocks:
+            attached.callback(block.register_forward_pre_hook(enter).remove)
+        ALL_ATTENTION_FUNCTIONS[implementation] = attend
+        attached.callback(_restore, implementation, original)
+        yield
+
+
+def _restore(implementation: str, original: _Function | None) -> None:
+    del ALL_ATTENTION_FUNCTIONS[implementation]
+    if ALL_ATTENTION_FUNCTIONS.get(implementation) is not original:
+        ALL_ATTENTION_FUNCTIONS[implementation] = original
+
+
+def _eager_function(module: nn.Module) -> _Function:
+    # Not in the table: each model file has its own, as the default of its look-up.
+    file = sys.modules[type(module).__module__]
+    function: _Function | None = getattr(file, _EAGER_FUNCTION, None)
+    if function is None:
+        raise StructureError(
+            f"{type(module).__name__} has no {_EAGER_FUNCTION} beside it: its attention cannot "
+            "be watched"
+        )
+    return function
+
+
+def find_attention(
+    model: PreTrainedModel, blocks: Sequence[nn.Module], n_blocks: int
+) -> Attention | None:
+    """Look at the attention of every block in a small forward pass.
+
+    Returns:
+        What it is like, None if a block has none, has another one than the first block, or
+        computes it in a way that cannot be watched.
+    """
+    implementation = str(model.config._attn_implementation)
+    calls: list[AttentionCall] = []
+    outputs: dict[int, dict[str, Tensor]] = {id(block): {} for block in blocks}
+    with ExitStack() as watching:
+        for block in blocks:
+            for name, module in block.named_modules():
+                hook = _noting(outputs[id(block)], name)
+                watching.callback(module.register_forward_hook(hook).remove)
+        watching.enter_context(
+            watching_attention(
+                implementation, blocks, n_blocks, lambda _block, call: calls.append(call)
+            )
+        )
+        watching.enter_context(evaluating(model))
+        run_probe(model, _PROBE)
+    shapes = {(call.query.shape, call.key.shape, call.value.shape) for call in calls}
+    if len(calls) != n_blocks or len(shapes) != 1:
+        return None
+    queries = [call.query.transpose(1, 2).flatten(2) for call in calls]
+    keys = [call.key.transpose(1, 2).flatten(2) for call in calls]
+    noted = [outputs[id(block)] for block in blocks]
+    query = _find_unrotated(blocks, noted, queries)
+    key = _find_unrotated(blocks, noted, keys)
+    named = any("rotary" in type(module).__name__.lower() for module in model.modules())
+    rotary = named if query is None else _is_rotated(query, noted[0], queries[0])
+    return Attention(
+        implementation=implementation,
+        heads=calls[0].query.shape[1],
+        key_value_heads=calls[0].key.shape[1],
+        head_dim=calls[0].query.shape[-1],
+        value_dim=calls[0].value.shape[-1],
+        rotary=rotary,
+        query=query,
+        key=key,
+    )
+
+
+def _noting(outputs: dict[str, Tensor], name: str) -> Callable[[nn.Module, object, object], None]:
+    def hook(_module: nn.Module, _args: object, output: object) -> None:
+        if isinstance(output, Tensor) and output.shape[:2] == _PROBE_SHAPE:
+            outputs[name] = output.flatten(2).clone()
+
+    return hook
+
+
+def _find_unrotated(
+    blocks: Sequence[nn.Module], noted: Sequence[dict[str, Tensor]], vectors: Sequence[Tensor]
+) -> Unrotated | None:
+    """Find the module whose output holds a vector of all heads as it is at position 0.
+
+    A rotary embedding leaves position 0 as it is, so that the entries of the vector can be
+    recognised there, wherever fused projections have put them.
+
+    Args:
+        blocks: The distinct blocks.
+        noted: For each, the outputs (sequence, position, entry) of its modules by name.
+        vectors: For each call of a block, the vector (sequence, position, head · head_dim).
+    """
+    for name, output in reversed(noted[0].items()):
+        entries = _entries(output[:, 0], vectors[0][:, 0])
+        if entries is None:
+            continue
+        pairs = zip(noted, vectors, strict=False)
+        if all(name in own and _holds(own[name], vector, entries) for own, vector in pairs):
+            modules = tuple(block.get_submodule(name) for block in blocks)
+            return Unrotated(modules, entries)
+    return None
+
+
+def _entries(output: Tensor, vector: Tensor) -> Tensor | None:
+    """Return where the columns of `vector` (sequence, entry) are among those of `output`."""
+    columns = {column.tobytes(): i for i, column in enumerate(_bytes(output))}
+    found = [columns.get(column.tobytes()) for column in _bytes(vector)]
+    if None in found or len(set(found)) < len(found):
+        return None
+    return torch.tensor(found, device=output.device)
+
+
+def _bytes(values: Tensor) -> NDArray[np.float32]:
+    # Adding zero makes -0 to 0, which a rotation by nothing may have done, too.
+    return np.ascontiguousarray((values.float() + 0.0).cpu().numpy().T)
+
+
+def _holds(output: Tensor, vector: Tensor, entries: Tensor) -> bool:
+    return output.shape[-1] > int(entries.max()) and torch.equal(
+        output[:, 0, entries], vector[:, 0]
+    )
+
+
+def _is_rotated(found: Unrotated, noted: dict[str, Tensor], vector: Tensor) -> bool:
+    return not any(
+        output.shape[-1] > int(found.entries.max())
+        and torch.equal(output[..., found.entries], vector)
+        for output in noted.values()
+    )

@@ -1,0 +1,75 @@
+"""Numbers that sum up a row of attention, computed while the row is there.
+
+The probabilities of all layers at once would be the largest thing in memory; one layer's are
+there anyway. A row is what one head at one position gives to the keys that it may see.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from flows.capture.attention import AttentionCall
+
+
+def entropy(call: AttentionCall) -> Tensor:
+    """Return the entropy of each row by the logarithm of the number of keys that it may see.
+
+    −Σ A log A / log n, from 0 for one key alone to 1 for equal parts; 0 where n is 1.
+
+    Args:
+        call: A computation of attention, with probabilities A.
+
+    Returns:
+        (sequence, head, position).
+    """
+    probabilities = _probabilities(call)
+    total = -torch.xlogy(probabilities, probabilities).sum(dim=-1)
+    visible = _visible(call).sum(dim=-1)
+    return torch.where(visible > 1, total / visible.clamp(min=2).log(), 0.0)
+
+
+def largest(call: AttentionCall) -> Tensor:
+    """Return the largest probability of each row, (sequence, head, position)."""
+    return _probabilities(call).amax(dim=-1)
+
+
+def first_key(call: AttentionCall) -> Tensor:
+    """Return the probability of the first key of the sequence, (sequence, head, position)."""
+    return _probabilities(call)[..., 0]
+
+
+def logit_deviation(call: AttentionCall) -> Tensor:
+    """Return the standard deviation of the logits of each row over the keys it may see.
+
+    Taken from log A, which differs from the logits by a constant for each row. Where a
+    probability underflows to 0, its logarithm is taken to be that of the dtype's least normal
+    number, so that the deviation of such a row is a lower bound.
+
+    Returns:
+        (sequence, head, position), 0 for a row of one key.
+    """
+    probabilities, visible = _probabilities(call), _visible(call)
+    assert call.probabilities is not None
+    floor = torch.finfo(call.probabilities.dtype).tiny
+    logits = probabilities.clamp(min=floor).log() * visible
+    count = visible.sum(dim=-1).clamp(min=1)
+    mean = logits.sum(dim=-1) / count
+    squares = ((logits - mean[..., None]) * visible).square().sum(dim=-1)
+    return (squares / count).sqrt()
+
+
+def _probabilities(call: AttentionCall) -> Tensor:
+    assert call.probabilities is not None
+    return call.probabilities.float()
+
+
+def _visible(call: AttentionCall) -> Tensor:
+    """Return which keys each row may see, (sequence, head, position, key_position)."""
+    shape = _probabilities(call).shape
+    if call.mask is None:
+        return torch.ones(shape, dtype=torch.bool, device=call.query.device)
+    if call.mask.dtype == torch.bool:
+        return call.mask.expand(shape)
+    # What is added to the logits of a hidden key is the dtype's lowest number, or near it.
+    return (call.mask > torch.finfo(call.mask.dtype).min / 2).expand(shape)

@@ -1,0 +1,169 @@
+"""How the values of each kind of site are reached: hooks that hand them to a sink."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from flows.capture.attention import Attention, AttentionCall, Unrotated, watching_attention
+from flows.capture.probe import hidden_argument, hidden_states
+from flows.capture.structure import Stack
+from flows.capture.sublayers import Sublayers
+
+Sink = Callable[[int, Tensor], None]
+"""Takes the depth and the values (sequence, position, ...) of one site in one forward pass.
+
+It must copy what it keeps: the model may change a tensor after its hook.
+"""
+
+Tap = Callable[[Stack, Sink], AbstractContextManager[None]]
+"""Gives every value of a site to a sink in every forward pass, until the end of its context."""
+
+HeadVectors = Callable[[AttentionCall], Tensor]
+"""Picks (sequence, head, position, ...) from a computation of attention."""
+
+
+@contextmanager
+def residual(stack: Stack, sink: Sink) -> Iterator[None]:
+    """Tap the input of the first block, and the output of every one."""
+    # Counted by calls, not by modules: some models call one block many times.
+    called = 0
+
+    def before(_block: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        if called == 0:
+            sink(0, hidden_argument(args, kwargs))
+
+    def after(_block: nn.Module, _args: object, output: object) -> None:
+        nonlocal called
+        called += 1
+        hidden = hidden_states(output)
+        assert hidden is not None
+        sink(called, hidden)
+        called %= stack.n_blocks
+
+    with ExitStack() as attached:
+        for block in stack.blocks:
+            handle = block.register_forward_pre_hook(before, with_kwargs=True)
+            attached.callback(handle.remove)
+            attached.callback(block.register_forward_hook(after).remove)
+        yield
+
+
+@contextmanager
+def final_norm(stack: Stack, sink: Sink) -> Iterator[None]:
+    """Tap the output of the final norm."""
+
+    def after(_norm: nn.Module, _args: object, output: Tensor) -> None:
+        sink(0, output)
+
+    assert stack.final_norm is not None
+    handle = stack.final_norm.register_forward_hook(after)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def sublayer(pick: Callable[[Sublayers], nn.Module]) -> Tap:
+    """Return the tap of what one of the two sublayers adds to the residual stream."""
+
+    def tap(stack: Stack, sink: Sink) -> AbstractContextManager[None]:
+        assert stack.sublayers is not None
+        modules = tuple(pick(entry) for entry in stack.sublayers)
+        return _outputs(modules, stack.n_blocks, sink, lambda output: output)
+
+    return tap
+
+
+def unrotated(pick: Callable[[Attention], Unrotated | None], after: HeadVectors) -> Tap:
+    """Return the tap of queries or keys before their rotary embedding, if there is one."""
+
+    def tap(stack: Stack, sink: Sink) -> AbstractContextManager[None]:
+        assert stack.attention is not None
+        found = pick(stack.attention)
+        if not stack.attention.rotary or found is None:
+            return heads(after)(stack, sink)
+        size = stack.attention.head_dim
+
+        def view(output: Tensor) -> Tensor:
+            vectors = output.flatten(2)[..., found.entries]
+            return vectors.reshape(*vectors.shape[:2], -1, size)
+
+        return _outputs(found.modules, stack.n_blocks, sink, view)
+
+    return tap
+
+
+def heads(vectors: HeadVectors) -> Tap:
+    """Return the tap of something that every head has at every position."""
+
+    def tap(stack: Stack, sink: Sink) -> AbstractContextManager[None]:
+        def watch(block: int, call: AttentionCall) -> None:
+            sink(block, vectors(call).transpose(1, 2))
+
+        assert stack.attention is not None
+        return watching_attention(
+            stack.attention.implementation, stack.blocks, stack.n_blocks, watch
+        )
+
+    return tap
+
+
+@contextmanager
+def token_loss(stack: Stack, sink: Sink) -> Iterator[None]:
+    """Tap the logits, and turn them into the loss of each token."""
+
+    def after(
+        _root: nn.Module,
+        _args: object,
+        kwargs: Mapping[str, Tensor],
+        output: Mapping[str, Tensor],
+    ) -> None:
+        sink(0, next_token_losses(output["logits"], kwargs["input_ids"]))
+
+    handle = stack.root.register_forward_hook(after, with_kwargs=True)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def next_token_losses(logits: Tensor, token_ids: Tensor) -> Tensor:
+    """Return the negative log-likelihood of each token given those before it.
+
+    Args:
+        logits: (sequence, position, vocabulary) scores of the token after each position.
+        token_ids: (sequence, position) ids.
+
+    Returns:
+        (sequence, position) losses in nats, NaN at position 0, which nothing predicts.
+    """
+    losses = torch.full(token_ids.shape, torch.nan, device=logits.device)
+    # One sequence at a time: a whole batch would double the memory of its logits.
+    for own_losses, own_logits, ids in zip(losses, logits, token_ids, strict=True):
+        own_losses[1:] = cross_entropy(own_logits[:-1].float(), ids[1:], reduction="none")
+    return losses
+
+
+@contextmanager
+def _outputs(
+    modules: tuple[nn.Module, ...], n_blocks: int, sink: Sink, view: Callable[[Tensor], Tensor]
+) -> Iterator[None]:
+    """Tap one module in each block."""
+    called = 0
+
+    def after(_module: nn.Module, _args: object, output: object) -> None:
+        nonlocal called
+        hidden = hidden_states(output)
+        assert hidden is not None
+        sink(called, view(hidden))
+        called = (called + 1) % n_blocks
+
+    with ExitStack() as attached:
+        for module in modules:
+            attached.callback(module.register_forward_hook(after).remove)
+        yield

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers.models.gpt_neox.modeling_gpt_neox import apply_rotary_pos_emb
+
+from flows.capture import Tokens
+from flows.capture.errors import UnknownSiteError
+from flows.capture.forward import capture
+from flows.capture.sites import available_sites, site_shapes
+from flows.capture.weights import LoadedModel
+
+Build = Callable[..., LoadedModel]
+
+# Sums of some dozens of float32 numbers of order 1 to 10, added up in another order.
+CLOSE = {"rtol": 1e-4, "atol": 1e-4}
+
+ROW_SITES = {
+    "attention_entropy",
+    "attention_first_key",
+    "attention_logit_deviation",
+    "attention_max",
+}
+# Their attention does not go through the interface of transformers, or there is none.
+UNWATCHED = {"bloom", "falcon", "mamba", "mpt"}
+
+
+def values(loaded: LoadedModel, tokens: Tokens, *sites: str) -> dict[str, NDArray[np.float32]]:
+    (block,) = capture(loaded, tokens, sites, block_rows=len(tokens), batch_tokens=150)
+    return dict(block.values)
+
+
+def test_which_sites_each_family_has(tiny_model: Build, family: str) -> None:
+    expected = {"residual"}
+    stack = tiny_model(family, attention="eager").stack
+    if stack.final_norm is not None:
+        expected.add("final_norm")
+    if family != "mamba":
+        expected |= {"attention_output", "mlp_output"}
+    if family not in UNWATCHED:
+        expected |= {"query", "key", "value"} | ROW_SITES
+    if family not in {*UNWATCHED, "gpt2", "opt"} and (stack.causal or family == "modernbert"):
+        expected |= {"query_rotary", "key_rotary"}
+    assert set(available_sites(stack)) == expected
+    plain = tiny_model(family)
+    assert (plain.attention == "eager") or not ROW_SITES & set(available_sites(plain.stack))
+
+
+def test_shapes_are_in_the_order_of_the_store(tiny_model: Build, ragged_tokens: Tokens) -> None:
+    loaded = tiny_model("llama", attention="eager")
+    got = values(loaded, ragged_tokens, *available_sites(loaded.stack))
+    for shape in site_shapes(loaded.stack, available_sites(loaded.stack)):
+        sizes = {**shape.sizes, "token": len(ragged_tokens)}
+        assert got[shape.name].shape == tuple(sizes[dim] for dim in shape.dims)
+    # Four heads share two keys and values, which stay two.
+    assert got["query"].shape == (3, 4, 171, 8)
+    assert got["key"].shape == got["value"].shape == (3, 2, 171, 8)
+    assert got["attention_entropy"].shape == (3, 4, 171)
+
+
+def test_sublayers_add_up_to_the_block(
+    tiny_model: Build, family: str, ragged_tokens: Tokens
+) -> None:
+    loaded = tiny_model(family)
+    if "attention_output" not in available_sites(loaded.stack):
+        pytest.skip("one sublayer only")
+    got = values(loaded, ragged_tokens, "residual", "attention_output", "mlp_output")
+    given, output = got["residual"][:-1], got["residual"][1:]
+    attention, mlp = got["attention_output"], got["mlp_output"]
+    if loaded.stack.final_norm is not None:
+        np.testing.assert_allclose(given + attention + mlp, output, **CLOSE)
+        return
+    # Norms without weights of their own at the start: only centred and scaled.
+    inner = _normed(given + attention)
+    np.testing.assert_allclose(_normed(inner + mlp), output, **CLOSE)
+
+
+def _normed(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    return (rows - rows.mean(-1, keepdims=True)) / rows.std(-1, keepdims=True)
+
+
+def test_attention_and_mlp_are_not_confused(tiny_model: Build, ragged_tokens: Tokens) -> None:
+    # In GPT-NeoX both read the same input, so that their order is all that tells them apart.
+    loaded = tiny_model("gpt_neox")
+    block = loaded.model.layers[1]
+    got = values(loaded, ragged_tokens, "residual", "mlp_output")
+    with torch.no_grad():
+        expected = block.mlp(block.post_attention_layernorm(torch.from_numpy(got["residual"][1])))
+    np.testing.assert_allclose(got["mlp_output"][1], expected.numpy(), **CLOSE)
+
+
+def test_fused_projections_are_taken_apart(tiny_model: Build, ragged_tokens: Tokens) -> None:
+    loaded = tiny_model("gpt_neox")
+    sites = ("residual", "query", "key", "value", "query_rotary", "key_rotary")
+    got = values(loaded, ragged_tokens, *sites)
+    layer = loaded.model.layers[2]
+    normed = layer.input_layernorm(torch.from_numpy(got["residual"][2]))
+    with torch.no_grad():
+        fused = layer.attention.query_key_value(normed).view(-1, 4, 24).transpose(0, 1)
+    for part, site in zip(fused.split(8, dim=-1), ("query", "key", "value"), strict=True):
+        np.testing.assert_allclose(got[site][2], part.numpy(), **CLOSE)
+    cosine, sine = loaded.model.rotary_emb(normed, torch.from_numpy(ragged_tokens.position)[None])
+    rotated = apply_rotary_pos_emb(fused[None, ..., :8], fused[None, ..., 8:16], cosine, sine)
+    np.testing.assert_allclose(got["query_rotary"][2], rotated[0][0].numpy(), **CLOSE)
+    np.testing.assert_allclose(got["key_rotary"][2], rotated[1][0].numpy(), **CLOSE)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "albert", "llama"])
+def test_reductions_of_attention_rows(
+    tiny_model: Build, family: str, ragged_tokens: Tokens
+) -> None:
+    loaded = tiny_model(family, attention="eager")
+    got = values(loaded, ragged_tokens, *sorted(ROW_SITES))
+    for sequence in range(ragged_tokens.n_sequences):
+        rows = ragged_tokens.sequence_rows(sequence)
+        ids = torch.from_numpy(ragged_tokens.token_id[rows][None].astype(np.int64))
+        with torch.inference_mode():
+            attentions = loaded.model(ids, output_attentions=True).attentions
+        for block, probabilities in enumerate(attentions):
+            expected = _reductions(probabilities[0].double(), causal=loaded.causal)
+            for site, numbers in expected.items():
+                np.testing.assert_allclose(got[site][block][:, rows], numbers, **CLOSE)
+
+
+def _reductions(probabilities: Tensor, *, causal: bool) -> dict[str, NDArray[np.float64]]:
+    """Compute them row by row from probabilities (head, position, key_position)."""
+    length = probabilities.shape[1]
+    found = {site: np.zeros(probabilities.shape[:2]) for site in ROW_SITES}
+    for head, matrix in enumerate(probabilities.numpy()):
+        for position, whole in enumerate(matrix):
+            row = whole[: position + 1 if causal else length]
+            at = head, position
+            if len(row) > 1:
+                found["attention_entropy"][at] = -(row * np.log(row)).sum() / np.log(len(row))
+            found["attention_first_key"][at] = row[0]
+            found["attention_logit_deviation"][at] = np.log(row).std()
+            found["attention_max"][at] = row.max()
+    return found
+
+
+def test_watching_attention_leaves_no_trace(tiny_model: Build, ragged_tokens: Tokens) -> None:
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    before = dict(ALL_ATTENTION_FUNCTIONS)
+    loaded = tiny_model("llama", attention="eager")
+
+    def fail(n_tokens: int) -> None:
+        raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError, match="stop"):
+        list(
+            capture(loaded, ragged_tokens, ["query", "attention_max"], block_rows=9, progress=fail)
+        )
+    assert dict(ALL_ATTENTION_FUNCTIONS) == before
+
+
+def test_rows_need_eager_attention(tiny_model: Build, ragged_tokens: Tokens) -> None:
+    with pytest.raises(UnknownSiteError, match=r"'attention_max' is not a site .* it has residual"):
+        values(tiny_model("llama"), ragged_tokens, "attention_max")
