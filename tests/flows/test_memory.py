@@ -1,0 +1,51 @@
+"""Peak memory of an ingest does not grow with the corpus."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flows.corpora import add_ids
+
+MODEL = "random:gpt2:n_embd=512,n_layer=1,n_head=4,vocab_size=100,n_positions=128"
+
+INGEST = f"""
+from flows.capture.checkpoints import find_checkpoints
+from flows.ingestion import CaptureOptions, ingest_checkpoint
+# Small batches make small windows, so that the small corpus, too, fills every stage.
+options = CaptureOptions(batch_tokens=256)
+ingest_checkpoint(uri, find_checkpoints({MODEL!r}, name="m")[0], "ids", options=options)
+"""
+
+PEAK = """
+import resource, sys
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def peak(code: str, uri: str) -> int:
+    """Return the peak resident memory of a process that runs some code, in KiB."""
+    program = f"uri = {uri!r}\n{code}\n{PEAK}"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
+    )
+    return int(done.stdout.split()[-1])
+
+
+@pytest.mark.slow
+def test_eight_times_the_corpus_costs_no_more_memory(tmp_path: Path) -> None:
+    peaks = []
+    for name, sequences in (("small", 128), ("large", 8 * 128)):
+        uri = str(tmp_path / name)
+        ids = np.random.default_rng(0).integers(0, 100, (sequences, 128))
+        add_ids(uri, "ids", list(ids))
+        peaks.append(peak(INGEST, uri))
+    small, large = peaks
+    # 131,072 tokens of (2 layers + final norm) × 512 float32 values are 768 MiB.
+    assert large < 1.1 * small
