@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import neighbors
+from benchmarks import moments, neighbors
 from benchmarks.figures import show
 
 
@@ -35,7 +35,8 @@ def main() -> int:
     )
     arguments = parser.parse_args()
     pythons = dict(entry.split("=", 1) for entry in arguments.python)
-    figures = neighbors.measure(quick=arguments.quick, pythons=pythons)
+    figures = moments.measure(quick=arguments.quick, pythons=pythons)
+    figures += neighbors.measure(quick=arguments.quick, pythons=pythons)
     show(figures, as_json=arguments.json)
     return int(any(figure.holds is False for figure in figures))
 
