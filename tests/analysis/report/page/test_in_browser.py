@@ -222,16 +222,11 @@ def test_models_are_chosen_from_a_menu_and_corpora_apart(opened: Browser) -> Non
     opened.evaluate("document.querySelector('.menu summary').focus()")
     opened.press("Escape")
     assert opened.evaluate("document.querySelector('.menu').open") is False
+    opened.evaluate("document.querySelectorAll('.menu-buttons button')[1].click()")
+    sentence = str(opened.evaluate(f"{PROFILE}.querySelector('.sentence').textContent"))
+    assert sentence.startswith("Nothing to show: no model that is shown has")
     choose(opened, "Corpus", "code")
     assert {row["model"] for row in table(opened, PROFILE)} == {"elsewhere"}
-    assert opened.complaints == []
-
-
-def test_nothing_chosen_says_that_there_is_nothing(opened: Browser) -> None:
-    opened.evaluate("document.querySelectorAll('.menu-buttons button')[1].click()")
-    opened.settle()
-    sentence = opened.evaluate(f"{PROFILE}.querySelector('.sentence').textContent")
-    assert str(sentence).startswith("Nothing to show: no model that is shown has")
     assert opened.complaints == []
 
 
