@@ -2,6 +2,7 @@ import pickle
 from dataclasses import replace
 
 import dask
+import icechunk
 import numpy as np
 import pytest
 import xarray as xr
@@ -244,3 +245,32 @@ def test_the_stacks_of_a_model_are_nodes_below_it(toy, memory_uri):
 def test_no_store_is_an_error(tmp_path):
     with pytest.raises(StoreNotFoundError, match="does not exist"):
         open_store(tmp_path / "nothing")
+
+
+def requests_of_opening(monkeypatch, uri):
+    """The number of requests to the store that opening it makes."""
+    counted = []
+
+    def counting(name):
+        original = getattr(icechunk.IcechunkStore, name)
+
+        async def counted_request(self, *arguments, **options):
+            counted.append(name)
+            return await original(self, *arguments, **options)
+
+        return counted_request
+
+    with monkeypatch.context() as patch:
+        for name in ("get", "get_partial_values"):
+            patch.setattr(icechunk.IcechunkStore, name, counting(name))
+        open_store(uri)
+    return len(counted)
+
+
+def test_opening_costs_the_same_however_many_steps_there_are(toy, memory_uri, monkeypatch):
+    few = toy.prepare(f"{memory_uri}-few", step_capacity=4)
+    many = toy.prepare(f"{memory_uri}-many", step_capacity=1000)
+    for repository in (few, many):
+        toy.ingest(repository, 0)
+    costs = [requests_of_opening(monkeypatch, one.uri) for one in (few, many)]
+    assert costs[0] == costs[1] < 40
