@@ -1,0 +1,81 @@
+"""An ingest that is killed at any moment leaves whole steps behind, and can be taken up again."""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import shutil
+import time
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flows.capture.checkpoints import find_checkpoints
+from flows.ingestion import ingest_checkpoint
+from store import open_store
+from store.repository import Repository
+from store.verify import census
+
+KILLS = 10
+
+
+def ingest_run(store: str, folder: str) -> None:
+    """Ingest every checkpoint of a folder; what the processes to be killed do."""
+    import torch
+
+    torch.set_num_threads(1)
+    for checkpoint in find_checkpoints(folder):
+        ingest_checkpoint(store, checkpoint, "cats")
+
+
+@pytest.fixture(scope="module")
+def processes() -> ForkServerContext:
+    """Start processes with everything imported, so that kills hit the ingest and not imports."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["flows.capture.forward", "flows.ingestion", "store"])
+    return context
+
+
+def values(store: str) -> dict[int, np.ndarray]:
+    """Return the residual stream of every step that is visible."""
+    tree = open_store(store)
+    if "cats/tiny" not in tree.groups and "/cats/tiny" not in tree.groups:
+        return {}
+    residual = tree["cats/tiny"].residual
+    return {int(step): residual.sel(step=step).values for step in residual.step.values}
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments(
+    store: str, run_folder: Path, tmp_path: Path, processes: ForkServerContext
+) -> None:
+    undisturbed = str(tmp_path / "undisturbed")
+    shutil.copytree(store, undisturbed)
+    started = time.monotonic()
+    process = processes.Process(target=ingest_run, args=(undisturbed, str(run_folder)))
+    process.start()
+    process.join()
+    took = time.monotonic() - started
+    expected = values(undisturbed)
+    assert list(expected) == [0, 5, 10]
+    seen = set()
+    for kill in range(KILLS):
+        trial = str(tmp_path / f"kill-{kill}")
+        shutil.copytree(store, trial)
+        process = processes.Process(target=ingest_run, args=(trial, str(run_folder)))
+        process.start()
+        time.sleep(random.Random(kill).uniform(0, took))
+        process.kill()
+        process.join()
+        left = values(trial)
+        seen.add(len(left))
+        for step, rows in left.items():
+            np.testing.assert_array_equal(rows, expected[step])
+        ingest_run(trial, str(run_folder))
+        for step, rows in values(trial).items():
+            np.testing.assert_array_equal(rows, expected[step])
+        assert list(values(trial)) == [0, 5, 10]
+        assert census(Repository.open(trial)) == []
+    assert len(seen) > 1, "every kill came at the same stage; the test says nothing"
