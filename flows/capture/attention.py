@@ -13,15 +13,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from flows.capture.errors import StructureError
-from flows.capture.probe import run_probe
+from flows.capture.probe import Probe
+from flows.capture.rotary import Unrotated, find_unrotated, is_rotated
 from flows.capture.running import evaluating
 
 _Function = Callable[..., tuple[Tensor, Tensor | None]]
@@ -59,19 +58,6 @@ class AttentionCall:
 
 Watcher = Callable[[int, AttentionCall], None]
 """Takes the index of the block and its self-attention."""
-
-
-@dataclass(frozen=True)
-class Unrotated:
-    """Where a vector of all heads is found before its rotary embedding.
-
-    Attributes:
-        modules: One module for each distinct block, whose output holds the vector.
-        entries: (head · head_dim,) which entries of that output it consists of.
-    """
-
-    modules: tuple[nn.Module, ...]
-    entries: Tensor
 
 
 @dataclass(frozen=True)
@@ -165,9 +151,15 @@ def _eager_function(module: nn.Module) -> _Function:
 
 
 def find_attention(
-    model: PreTrainedModel, blocks: Sequence[nn.Module], n_blocks: int
+    model: PreTrainedModel, probe: Probe, blocks: Sequence[nn.Module], n_blocks: int
 ) -> Attention | None:
     """Look at the attention of every block in a small forward pass.
+
+    Args:
+        model: The model.
+        probe: Runs it.
+        blocks: Its distinct blocks.
+        n_blocks: How many times one is called in a forward pass.
 
     Returns:
         What it is like, None if a block has none, has another one than the first block, or
@@ -187,17 +179,20 @@ def find_attention(
             )
         )
         watching.enter_context(evaluating(model))
-        run_probe(model, _PROBE)
+        try:
+            probe(_PROBE)
+        except StructureError:
+            return None
     shapes = {(call.query.shape, call.key.shape, call.value.shape) for call in calls}
     if len(calls) != n_blocks or len(shapes) != 1:
         return None
     queries = [call.query.transpose(1, 2).flatten(2) for call in calls]
     keys = [call.key.transpose(1, 2).flatten(2) for call in calls]
     noted = [outputs[id(block)] for block in blocks]
-    query = _find_unrotated(blocks, noted, queries)
-    key = _find_unrotated(blocks, noted, keys)
+    query = find_unrotated(blocks, noted, queries)
+    key = find_unrotated(blocks, noted, keys)
     named = any("rotary" in type(module).__name__.lower() for module in model.modules())
-    rotary = named if query is None else _is_rotated(query, noted[0], queries[0])
+    rotary = named if query is None else is_rotated(query, noted[0], queries[0])
     return Attention(
         implementation=implementation,
         heads=calls[0].query.shape[1],
@@ -216,55 +211,3 @@ def _noting(outputs: dict[str, Tensor], name: str) -> Callable[[nn.Module, objec
             outputs[name] = output.flatten(2).clone()
 
     return hook
-
-
-def _find_unrotated(
-    blocks: Sequence[nn.Module], noted: Sequence[dict[str, Tensor]], vectors: Sequence[Tensor]
-) -> Unrotated | None:
-    """Find the module whose output holds a vector of all heads as it is at position 0.
-
-    A rotary embedding leaves position 0 as it is, so that the entries of the vector can be
-    recognised there, wherever fused projections have put them.
-
-    Args:
-        blocks: The distinct blocks.
-        noted: For each, the outputs (sequence, position, entry) of its modules by name.
-        vectors: For each call of a block, the vector (sequence, position, head · head_dim).
-    """
-    for name, output in reversed(noted[0].items()):
-        entries = _entries(output[:, 0], vectors[0][:, 0])
-        if entries is None:
-            continue
-        pairs = zip(noted, vectors, strict=False)
-        if all(name in own and _holds(own[name], vector, entries) for own, vector in pairs):
-            modules = tuple(block.get_submodule(name) for block in blocks)
-            return Unrotated(modules, entries)
-    return None
-
-
-def _entries(output: Tensor, vector: Tensor) -> Tensor | None:
-    """Return where the columns of `vector` (sequence, entry) are among those of `output`."""
-    columns = {column.tobytes(): i for i, column in enumerate(_bytes(output))}
-    found = [columns.get(column.tobytes()) for column in _bytes(vector)]
-    if None in found or len(set(found)) < len(found):
-        return None
-    return torch.tensor(found, device=output.device)
-
-
-def _bytes(values: Tensor) -> NDArray[np.float32]:
-    # Adding zero makes -0 to 0, which a rotation by nothing may have done, too.
-    return np.ascontiguousarray((values.float() + 0.0).cpu().numpy().T)
-
-
-def _holds(output: Tensor, vector: Tensor, entries: Tensor) -> bool:
-    return output.shape[-1] > int(entries.max()) and torch.equal(
-        output[:, 0, entries], vector[:, 0]
-    )
-
-
-def _is_rotated(found: Unrotated, noted: dict[str, Tensor], vector: Tensor) -> bool:
-    return not any(
-        output.shape[-1] > int(found.entries.max())
-        and torch.equal(output[..., found.entries], vector)
-        for output in noted.values()
-    )

@@ -50,7 +50,8 @@ def capture(
 
     Args:
         loaded: The model.
-        tokens: What it is shown.
+        tokens: What it is shown; for the decoder of an encoder-decoder, what its encoder is
+            shown, which the decoder sees one position later (`Tokens.shifted`).
         sites: Names of the sites to capture.
         block_rows: Every block starts at a multiple of this, and only the last is smaller.
         batch_tokens: Largest size of a batch, padding included; by the device when None.
@@ -105,7 +106,8 @@ def _run_window(
     with tapped(loaded.stack, staging.sinks()), evaluating(loaded.model):
         for batch in batches(tokens, window, batch_tokens, padding_id):
             staging.begin(batch, batch.real.to(loaded.device))
-            run(loaded.model, batch.token_ids.to(loaded.device), batch.mask.to(loaded.device))
+            token_ids, mask = batch.token_ids.to(loaded.device), batch.mask.to(loaded.device)
+            run(loaded.stack.root, loaded.stack.inputs(token_ids, mask))
             staging.end()
             if progress is not None:
                 progress(len(batch.rows))

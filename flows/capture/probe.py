@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from flows.capture.errors import StructureError
-from flows.capture.running import run
+from flows.capture.running import run, text_inputs
 
 SHAPE: Final = (2, 3)
 """Sequences and positions of the usual probe."""
@@ -19,21 +19,40 @@ SEQUENCES: Final = ((0, 1, 2), (0, 1, 3))
 """The usual probe: the two differ in their last token."""
 
 
-def run_probe(model: PreTrainedModel, sequences: Sequence[Sequence[int]] = SEQUENCES) -> object:
-    """Run a few short sequences.
+Probe = Callable[[Sequence[Sequence[int]]], object]
+"""Runs a few short sequences, all of one length, and returns the model's own output.
 
-    Args:
-        model: The model.
-        sequences: Ids, all sequences of one length; they are counted from the middle of the
-            vocabulary, where no id has a role of its own.
+The numbers given are counted from the middle of the vocabulary, where no id has a role of its own.
+"""
 
-    Returns:
-        The model's own output object.
-    """
+
+def text_probe(model: PreTrainedModel) -> Probe:
+    """Return the probe of a model that reads one text."""
+    return lambda sequences: run(model, _inputs(model, sequences))
+
+
+def decoder_probe(model: PreTrainedModel) -> Probe:
+    """Return the probe of the decoder of an encoder-decoder, whose encoder always sees the same."""
+
+    def probe(sequences: Sequence[Sequence[int]]) -> object:
+        given = _inputs(model, sequences)
+        return run(
+            model,
+            {
+                **_inputs(model, [[0] * len(sequences[0])] * len(sequences)),
+                "decoder_input_ids": given["input_ids"],
+                "decoder_attention_mask": given["attention_mask"],
+            },
+        )
+
+    return probe
+
+
+def _inputs(model: PreTrainedModel, sequences: Sequence[Sequence[int]]) -> dict[str, Tensor]:
     vocabulary = getattr(model.config.get_text_config(), "vocab_size", None) or 8
     token_ids = (torch.tensor(sequences) + vocabulary // 2) % vocabulary
     token_ids = token_ids.to(model.device)
-    return run(model, token_ids, torch.ones_like(token_ids))
+    return text_inputs(token_ids, torch.ones_like(token_ids))
 
 
 def hidden_states(output: object) -> Tensor | None:

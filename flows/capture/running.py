@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -23,24 +23,55 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             module.training = True
 
 
-def run(model: nn.Module, token_ids: Tensor, mask: Tensor) -> object:
-    """Run a text model over a batch.
-
-    Position ids are left to the model: with padding on the right, its own are right.
+def run(model: nn.Module, inputs: Mapping[str, Tensor]) -> object:
+    """Run a model over a batch.
 
     Args:
-        model: A model of `transformers`, with or without a head.
-        token_ids: (sequence, position) ids.
-        mask: (sequence, position) 1 for real tokens, 0 for padding, on the right only.
+        model: A model of `transformers`, or a part of one that can be run alone.
+        inputs: Arguments by name; a mask that the model does not take is left out.
 
     Returns:
         The model's own output object.
     """
     accepted = inspect.signature(model.forward).parameters
-    arguments: dict[str, Tensor | bool] = {"input_ids": token_ids}
-    if "attention_mask" in accepted:
-        arguments["attention_mask"] = mask
+    arguments: dict[str, Tensor | bool] = {
+        name: value
+        for name, value in inputs.items()
+        if name in accepted or not name.endswith("attention_mask")
+    }
     if "use_cache" in accepted:
         arguments["use_cache"] = False
     output: object = model(**arguments)
     return output
+
+
+def text_inputs(token_ids: Tensor, mask: Tensor) -> dict[str, Tensor]:
+    """Return the arguments of a text model.
+
+    Position ids are left to the model: with padding on the right, its own are right.
+
+    Args:
+        token_ids: (sequence, position) ids.
+        mask: (sequence, position) 1 for real tokens, 0 for padding, on the right only.
+    """
+    return {"input_ids": token_ids, "attention_mask": mask}
+
+
+def decoder_inputs(token_ids: Tensor, mask: Tensor, start: int) -> dict[str, Tensor]:
+    """Return the arguments of an encoder-decoder whose decoder is shown the encoder's text.
+
+    The decoder reads the same tokens one position later, after its start token, as in training
+    on copies.
+
+    Args:
+        token_ids: (sequence, position) ids of the encoder.
+        mask: (sequence, position) 1 for real tokens, 0 for padding, on the right only.
+        start: Id of the token that the decoder starts with.
+    """
+    shifted = token_ids.roll(1, dims=1)
+    shifted[:, 0] = start
+    return {
+        **text_inputs(token_ids, mask),
+        "decoder_input_ids": shifted,
+        "decoder_attention_mask": mask,
+    }

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
@@ -19,8 +19,8 @@ from transformers import PreTrainedModel
 
 from flows.capture.attention import Attention, find_attention
 from flows.capture.errors import StructureError
-from flows.capture.probe import SHAPE, hidden_states, run_probe
-from flows.capture.running import evaluating
+from flows.capture.probe import SEQUENCES, SHAPE, Probe, decoder_probe, hidden_states, text_probe
+from flows.capture.running import decoder_inputs, evaluating, text_inputs
 from flows.capture.sublayers import Sublayers, find_sublayers
 
 _CAUSAL_LEAK = 1e-3
@@ -33,29 +33,57 @@ class Stack:
     """The parts of one stack of blocks.
 
     Attributes:
-        path: Dotted name of the list of blocks within the model.
+        name: ``encoder`` or ``decoder`` for the two stacks of a model that has both, else None.
+        path: Dotted name of the list of blocks within what is run.
         blocks: The distinct modules that are called as blocks.
         n_blocks: How many times one is called in a forward pass.
         final_norm: The norm applied to the output of the last block, None if there is none.
         width: Size of the hidden states.
         causal: Whether a position sees only itself and earlier ones.
-        root: The module that is run.
+        root: The model that is run, or the part of it that is enough.
+        decoder_start: Id that a decoder starts with before the text; None unless it reads what
+            an encoder reads.
         predicts_next: Whether it gives logits for the token after each position.
         sublayers: For each distinct block, what gives what it adds to the residual stream; None
             where that is not the sum of two sublayers.
         attention: What its attention is like; None where it has none that can be watched.
     """
 
+    name: str | None
     path: str
     blocks: tuple[nn.Module, ...]
     n_blocks: int
     final_norm: nn.Module | None
     width: int
     causal: bool
-    root: nn.Module
+    root: PreTrainedModel
+    decoder_start: int | None
     predicts_next: bool
     sublayers: tuple[Sublayers, ...] | None
     attention: Attention | None
+
+    def inputs(self, token_ids: Tensor, mask: Tensor) -> dict[str, Tensor]:
+        """Return the arguments that show a batch of texts (sequence, position) to the stack."""
+        if self.decoder_start is None:
+            return text_inputs(token_ids, mask)
+        return decoder_inputs(token_ids, mask, self.decoder_start)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Where a stack is looked for.
+
+    Attributes:
+        root: What is run.
+        within: The part that holds the stack.
+        probe: Runs it.
+        expected: Number of blocks by the config, None if it does not say.
+    """
+
+    root: PreTrainedModel
+    within: nn.Module
+    probe: Probe
+    expected: int | None
 
 
 @dataclass
@@ -80,8 +108,8 @@ class _Seen:
     logits: Tensor | None = None
 
 
-def find_stack(model: PreTrainedModel, blocks: str | None = None) -> Stack:
-    """Find the blocks, the final norm and the kind of attention of a text model.
+def find_stacks(model: PreTrainedModel, blocks: str | None = None) -> tuple[Stack, ...]:
+    """Find the stacks of a text model: one, or the encoder and the decoder.
 
     Args:
         model: A model with or without a head.
@@ -90,43 +118,70 @@ def find_stack(model: PreTrainedModel, blocks: str | None = None) -> Stack:
     Raises:
         StructureError: If no list of blocks, or more than one, fits; it says what was found.
     """
-    seen = _watch(model)
-    found = _chosen(model, seen, blocks)
+    config = model.config
+    if not config.is_encoder_decoder:
+        expected = getattr(config.get_text_config(), "num_hidden_layers", None)
+        return (_find(_Search(model, model, text_probe(model), expected), blocks),)
+    encoder: PreTrainedModel = model.get_encoder()
+    expected = getattr(config, "encoder_layers", config.num_hidden_layers)
+    first = _Search(encoder, encoder, text_probe(encoder), expected)
+    layers = getattr(config, "num_decoder_layers", config.num_hidden_layers)
+    expected = getattr(config, "decoder_layers", layers)
+    second = _Search(model, model.get_decoder(), decoder_probe(model), expected)
+    start = getattr(config, "decoder_start_token_id", None)
+    return (
+        replace(_find(first, blocks), name="encoder", predicts_next=False),
+        replace(
+            _find(second, blocks),
+            name="decoder",
+            predicts_next=False,
+            decoder_start=int(config.pad_token_id if start is None else start),
+        ),
+    )
+
+
+def _find(search: _Search, path: str | None) -> Stack:
+    root, probe = search.root, search.probe
+    seen = _watch(search)
+    found = _chosen(search, seen, path)
     output = found.output
     assert output is not None
-    causal = _is_causal(model, output)
+    causal = _is_causal(root, output)
     distinct = tuple(found.modules)
     return Stack(
+        name=None,
         path=found.path,
         blocks=distinct,
         n_blocks=found.calls,
         final_norm=next((norm for norm, given in seen.norm_inputs if given is output), None),
         width=output.shape[-1],
         causal=causal,
-        root=model,
+        root=root,
+        decoder_start=None,
         predicts_next=causal and seen.logits is not None,
-        sublayers=find_sublayers(model, distinct),
-        attention=find_attention(model, distinct, found.calls),
+        sublayers=find_sublayers(root, probe, distinct),
+        attention=find_attention(root, probe, distinct, found.calls),
     )
 
 
-def _watch(model: PreTrainedModel) -> _Seen:
+def _watch(search: _Search) -> _Seen:
     """Run two short sequences that differ in their last token, and note what is called."""
+    inside = {id(module) for module in search.within.modules()}
     lists = [
         _List(path, module)
-        for path, module in model.named_modules()
-        if isinstance(module, nn.ModuleList) and len(module)
+        for path, module in search.root.named_modules()
+        if isinstance(module, nn.ModuleList) and len(module) and id(module) in inside
     ]
     seen = _Seen(lists)
     with ExitStack() as watching:
         for entry in lists:
             for member in entry.modules:
                 watching.callback(member.register_forward_hook(_counting(entry)).remove)
-        for module in model.modules():
+        for module in search.within.modules():
             if "norm" in type(module).__name__.lower():
                 watching.callback(module.register_forward_pre_hook(_noting(seen)).remove)
-        watching.enter_context(evaluating(model))
-        seen.logits = getattr(run_probe(model), "logits", None)
+        watching.enter_context(evaluating(search.root))
+        seen.logits = getattr(search.probe(SEQUENCES), "logits", None)
     return seen
 
 
@@ -148,13 +203,12 @@ def _noting(seen: _Seen) -> Callable[[nn.Module, tuple[object, ...]], None]:
     return hook
 
 
-def _chosen(model: PreTrainedModel, seen: _Seen, path: str | None) -> _List:
+def _chosen(search: _Search, seen: _Seen, path: str | None) -> _List:
     usable = [entry for entry in seen.lists if entry.calls and entry.hidden]
     if path is not None:
         fitting = [entry for entry in usable if entry.path == path]
     else:
-        expected = getattr(model.config.get_text_config(), "num_hidden_layers", None)
-        fitting = [entry for entry in usable if expected in (None, entry.calls)]
+        fitting = [entry for entry in usable if search.expected in (None, entry.calls)]
         fitting = [
             entry
             for entry in fitting
@@ -162,9 +216,10 @@ def _chosen(model: PreTrainedModel, seen: _Seen, path: str | None) -> _List:
         ]
     if len(fitting) != 1:
         listed = "; ".join(entry.describe() for entry in seen.lists) or "no ModuleList at all"
-        wanted = path or f"one list of blocks called num_hidden_layers = {expected} times"
+        kind = type(search.root).__name__
+        wanted = path or f"one list of blocks called num_hidden_layers = {search.expected} times"
         raise StructureError(
-            f"{type(model).__name__}: expected {wanted}, {len(fitting)} fit; it has {listed}. "
+            f"{kind}: expected {wanted}, {len(fitting)} fit; it has {listed}. "
             "Name the list of blocks with --blocks"
         )
     return fitting[0]

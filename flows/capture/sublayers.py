@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
-from flows.capture.probe import SHAPE, hidden_argument, hidden_states, run_probe
+from flows.capture.probe import SEQUENCES, SHAPE, Probe, hidden_argument, hidden_states
 from flows.capture.running import evaluating
 
 _TOLERANCE: Final = {"float32": 1e-4, "float64": 1e-4}
@@ -51,28 +51,29 @@ class _Trace:
 
 
 def find_sublayers(
-    model: PreTrainedModel, blocks: Sequence[nn.Module]
+    model: PreTrainedModel, probe: Probe, blocks: Sequence[nn.Module]
 ) -> tuple[Sublayers, ...] | None:
     """Find the sublayers of every block, None if one does not add up.
 
     Args:
         model: The model.
+        probe: Runs it.
         blocks: Its distinct blocks.
     """
-    traces = _watch(model, blocks)
+    traces = _watch(model, probe, blocks)
     found = [_match(traces[id(block)]) for block in blocks if id(block) in traces]
     complete = [entry for entry in found if entry is not None]
     return tuple(complete) if len(complete) == len(blocks) else None
 
 
-def _watch(model: PreTrainedModel, blocks: Sequence[nn.Module]) -> dict[int, _Trace]:
+def _watch(model: PreTrainedModel, probe: Probe, blocks: Sequence[nn.Module]) -> dict[int, _Trace]:
     traces: dict[int, _Trace] = {}
     with ExitStack() as watching:
         for block in blocks:
             for handle in _hooks(block, traces):
                 watching.callback(handle.remove)
         watching.enter_context(evaluating(model))
-        run_probe(model)
+        probe(SEQUENCES)
     return traces
 
 

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from flows.capture.attention import Attention, AttentionCall, Unrotated, watching_attention
+from flows.capture.attention import Attention, AttentionCall, watching_attention
 from flows.capture.probe import hidden_argument, hidden_states
+from flows.capture.rotary import Unrotated
 from flows.capture.structure import Stack
 from flows.capture.sublayers import Sublayers
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +67,20 @@ class Tokens:
                 )
                 for rows in map(self.sequence_rows, sequences)
             ]
+        )
+
+    def shifted(self, start: int) -> Tokens:
+        """Return what a decoder is shown after its start token: each sequence one token later.
+
+        The last token of each sequence falls away, and the start token counts as an added one.
+        """
+        first = self.position == 0
+        return replace(
+            self,
+            token_id=np.where(first, start, np.roll(self.token_id, 1)).astype(np.int32),
+            char_start=np.where(first, -1, np.roll(self.char_start, 1)).astype(np.int32),
+            char_end=np.where(first, -1, np.roll(self.char_end, 1)).astype(np.int32),
+            special=first | np.roll(self.special, 1),
         )
 
     def coordinates(self) -> dict[str, NDArray[np.generic]]:

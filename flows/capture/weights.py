@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Final, Literal, cast
 
 import torch
@@ -15,7 +15,7 @@ from flows.capture.configs import load_config
 from flows.capture.errors import CheckpointError
 from flows.capture.integrity import check_config, check_gguf, weight_files
 from flows.capture.quiet import first_line, quiet
-from flows.capture.structure import Stack, find_stack
+from flows.capture.structure import Stack, find_stacks
 from flows.capture.untrained import draw_model
 
 _UNUSED_WEIGHTS: Final = "pooler"
@@ -28,7 +28,8 @@ class LoadedModel:
 
     Attributes:
         model: In evaluation mode, on its device.
-        stack: Its blocks and final norm.
+        stacks: Its stacks: one, or the encoder and the decoder.
+        stack: The one of them that is captured; the first unless another is chosen.
         model_type: Name of its architecture in `transformers`.
         source_dtype: Dtype it computes in.
         attention: Implementation of its attention.
@@ -36,11 +37,17 @@ class LoadedModel:
     """
 
     model: PreTrainedModel
+    stacks: tuple[Stack, ...]
     stack: Stack
     model_type: str
     source_dtype: str
     attention: str
     has_head: bool
+
+    def each_stack(self) -> Iterator[LoadedModel]:
+        """Yield the model once for each of its stacks, with that one chosen."""
+        for stack in self.stacks:
+            yield replace(self, stack=stack)
 
     @property
     def causal(self) -> bool:
@@ -86,9 +93,11 @@ def load_model(
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     nn.Module.to(model, device=torch.device(device), dtype=dtype).eval()
+    stacks = find_stacks(model, blocks)
     return LoadedModel(
         model=model,
-        stack=find_stack(model, blocks),
+        stacks=stacks,
+        stack=stacks[0],
         model_type=str(model.config.model_type),
         source_dtype=str(model.dtype).removeprefix("torch."),
         attention=str(model.config._attn_implementation),

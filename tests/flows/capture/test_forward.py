@@ -108,10 +108,8 @@ def test_the_order_of_sequences_does_not_matter(tiny_model: Build, ragged_tokens
 
 def test_bfloat16_is_widened_without_loss(tiny_model: Build, ragged_tokens: Tokens) -> None:
     loaded = tiny_model("llama")
-    half = LoadedModel(
-        loaded.model.to(torch.bfloat16), loaded.stack, "llama", "bfloat16", "sdpa", has_head=False
-    )
-    values = joined(capture(half, ragged_tokens, ["residual"], block_rows=99), "residual", 1)
+    loaded.model.to(torch.bfloat16)
+    values = joined(capture(loaded, ragged_tokens, ["residual"], block_rows=99), "residual", 1)
     loaded.model.to(torch.float32)
     assert values.dtype == np.float32
     # The low 16 bits of a widened bfloat16 are zero.

@@ -6,7 +6,7 @@ import pytest
 from torch import nn
 
 from flows.capture.errors import StructureError
-from flows.capture.structure import find_stack
+from flows.capture.structure import find_stacks
 from flows.capture.weights import LoadedModel
 
 Build = Callable[..., LoadedModel]
@@ -39,8 +39,8 @@ def test_unknown_structure_shows_what_was_found(tiny_model: Build) -> None:
     model = tiny_model("bert").model
     expected = r"BertModel: expected encoder.layers, 0 fit; it has encoder.layer \(3 × BertLayer, "
     with pytest.raises(StructureError, match=expected):
-        find_stack(model, "encoder.layers")
-    assert find_stack(model, "encoder.layer").n_blocks == 3
+        find_stacks(model, "encoder.layers")
+    assert find_stacks(model, "encoder.layer")[0].n_blocks == 3
 
 
 def test_watching_leaves_no_trace(tiny_model: Build) -> None:
@@ -48,7 +48,7 @@ def test_watching_leaves_no_trace(tiny_model: Build) -> None:
     model.train()
     model.h[1].eval()
     modes, hooks = _state(model)
-    find_stack(model)
+    find_stacks(model)
     assert _state(model) == (modes, hooks)
     model.eval()
 
