@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 KILLS = 10
-STEPS = range(24)
+STEPS = range(16)
 
 
 def complete_steps(repository, toy):
@@ -27,7 +27,7 @@ def test_kills_at_random_moments(toy, tmp_path, start_toy):
     for _ in range(KILLS):
         process = start_toy(repository.uri, 0, *STEPS)
         assert process.line() == "ready"
-        time.sleep(moments.uniform(0.02, 0.5))
+        time.sleep(moments.uniform(0.02, 0.4))
         acknowledged |= {step for _, step in process.kill()}
         complete = complete_steps(repository, toy)
         assert acknowledged <= set(complete), "an acknowledged step is gone"

@@ -162,6 +162,12 @@ def test_model_name_that_the_corpus_uses_itself(toy, memory_uri, name):
         toy.prepare(memory_uri, model=name)
 
 
+@pytest.mark.parametrize("name", ["", "..", "metrics"])
+def test_model_id_that_names_no_group(toy, memory_uri, name):
+    with pytest.raises(StoreError, match=f"model id '{name}' cannot name a group"):
+        toy.prepare(memory_uri, model=name)
+
+
 def test_incomplete_descriptions_are_refused(toy, memory_uri):
     tokens = toy.tokens()
     del tokens["special"]

@@ -1,0 +1,38 @@
+"""What the store costs and what it survives, against the usual ways to keep a tensor.
+
+    python benchmarks/store.py [--json] [--quick]
+
+It writes below the current directory, so that it measures the disk you are on. Speeds are ratios
+measured in the same round of the same run: 0.5 x is half as fast as the rival.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks import store_speed, store_transactions
+from benchmarks.figures import show
+
+
+def main() -> int:
+    """Measure, print, and return 1 if a bar is missed."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--quick", action="store_true", help="less data, fewer repetitions")
+    arguments = parser.parse_args()
+    figures = [
+        *store_speed.measure(quick=arguments.quick),
+        *store_transactions.measure(quick=arguments.quick),
+    ]
+    show(figures, as_json=arguments.json)
+    return int(any(figure.holds is False for figure in figures))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
