@@ -15,7 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field
 import flows.capture.forward  # noqa: F401
 from flows.capture.checkpoints import Checkpoint, find_checkpoints
 from flows.failures import is_worth_retrying, raise_failures
-from flows.ingestion import CaptureOptions, IngestResult, ingest_checkpoint
+from flows.ingestion import IngestResult, ingest_checkpoint
+from flows.running import CaptureOptions
 
 if TYPE_CHECKING:
     from prefect.tasks import Task

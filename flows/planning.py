@@ -12,16 +12,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from flows.capture.configs import load_config
-from flows.capture.fingerprints import fingerprint
-from flows.ingestion import (
-    DEFAULT_OPTIONS,
-    DEFAULT_SITES,
-    CaptureOptions,
-    is_stored,
-    model_path,
-    step_identity,
-)
+from flows.ingestion import DEFAULT_OPTIONS, is_stored, prepare_job
 from flows.inputs import corpus_tokens, read_corpus
+from flows.running import DEFAULT_SITES, CaptureOptions, Job
 from store.layout import chunk_rows, token_chunks
 from store.repository import Repository
 from store.schema import (
@@ -132,40 +125,30 @@ def plan_ingest(
     known: dict[str, Tokens] = {}
     steps = []
     for checkpoint in checkpoints:
-        weights = fingerprint(checkpoint)
-        identity = step_identity(source, weights)
-        path = model_path(corpus, checkpoint)
-        key = f"{weights.tokenizer_sha256} {weights.config_sha256}"
+        job = prepare_job(repository, source, checkpoint, options)
+        key = f"{job.weights.tokenizer_sha256} {job.weights.config_sha256}"
         if key not in known:
             known[key] = corpus_tokens(source, checkpoint)
-        stored = is_stored(repository, path, checkpoint.step, identity, options)
-        steps.append(_planned(path, checkpoint, stored, known[key], options, flops))
+        steps.append(_planned(job, known[key], flops))
     directory = repository.location.directory
     return IngestPlan(
         tuple(steps), None if directory is None else shutil.disk_usage(directory).free
     )
 
 
-def _planned(
-    path: str,
-    checkpoint: Checkpoint,
-    stored: bool,
-    tokens: Tokens,
-    options: CaptureOptions,
-    flops: float,
-) -> PlannedStep:
-    sizes = _sizes(load_config(checkpoint), tokens)
+def _planned(job: Job, tokens: Tokens, flops: float) -> PlannedStep:
+    sizes = _sizes(load_config(job.checkpoint), tokens)
     values, arrays = 0, 0
-    for name in options.sites or DEFAULT_SITES:
+    for name in job.options.sites or DEFAULT_SITES:
         dims = [dim for dim in SITES[name].dims if dim not in (STEP, TOKEN)]
         values += math.prod(sizes[dim] for dim in dims)
         arrays += math.prod(sizes[dim] for dim in dims if dim in (LAYER, BLOCK))
     parameters = _PARAMETERS_OF_A_BLOCK * sizes[BLOCK] * sizes[DIM] ** 2
     rows = chunk_rows(sizes[DIM], len(tokens))
     return PlannedStep(
-        path=path,
-        step=checkpoint.step,
-        stored=stored,
+        path=job.path,
+        step=job.checkpoint.step,
+        stored=is_stored(job),
         tokens=len(tokens),
         raw_bytes=values * len(tokens) * _VALUE_BYTES,
         files=arrays * token_chunks(len(tokens), rows),

@@ -13,7 +13,8 @@ from flows.console import byte_size, duration, print_json, print_table, progress
 
 if TYPE_CHECKING:
     from flows.capture.checkpoints import Checkpoint
-    from flows.ingestion import CaptureOptions, IngestResult
+    from flows.ingestion import IngestResult
+    from flows.running import CaptureOptions
 
 
 @click.command(
@@ -76,7 +77,7 @@ def ingest(
     untrained model.
     """
     from flows.capture.checkpoints import find_checkpoints
-    from flows.ingestion import CaptureOptions
+    from flows.running import CaptureOptions
 
     if name is not None and len(models) > 1:
         raise click.UsageError("--name goes with one MODEL.")

@@ -68,9 +68,9 @@ def test_every_field_of_the_form_explains_itself() -> None:
 
 def test_tasks_are_plain_functions(store: str, run_folder: Path) -> None:
     from flows.ingest import ingest_one
-    from flows.ingestion import CaptureOptions
     from flows.measure import measure_one
     from flows.measurement import MeasureOptions, find_targets
+    from flows.running import CaptureOptions
 
     checkpoint = find_checkpoints(str(run_folder))[0]
     assert ingest_one.fn(store, checkpoint, "cats", CaptureOptions()).ingested

@@ -10,7 +10,8 @@ import pytest
 import flows.capture.weights
 from flows.capture.checkpoints import Checkpoint, find_checkpoints
 from flows.corpora import add_ids, add_texts
-from flows.ingestion import CaptureOptions, ingest_checkpoint
+from flows.ingestion import ingest_checkpoint
+from flows.running import CaptureOptions
 from store import open_store
 from store.catalogue import catalogue, find_step
 from store.errors import IdentityConflictError, NonFiniteError, UnknownNameError
@@ -196,6 +197,36 @@ def test_tokens_are_cut_for_each_model(tmp_path: Path, text: str, checkpoints) -
     assert int(model.position.max()) == 15
     start, end = int(model.char_start[20]), int(model.char_end[20])
     assert 0 <= start < end <= len(text)
+
+
+def test_the_stacks_of_an_encoder_decoder_are_groups_of_their_own(tmp_path: Path) -> None:
+    uri = str(tmp_path / "store")
+    ids = np.random.default_rng(0).integers(2, 50, (6, 10))
+    add_ids(uri, "ids", list(ids))
+    sizes = "vocab_size=50,d_model=16,d_kv=8,num_heads=2,d_ff=32,num_layers=2,num_decoder_layers=3"
+    (checkpoint,) = find_checkpoints(f"random:t5:{sizes}", name="t5")
+    assert ingest_checkpoint(uri, checkpoint, "ids").ingested
+    assert not ingest_checkpoint(uri, checkpoint, "ids").ingested
+    tree = open_store(uri)
+    assert tree["ids/t5/encoder"].residual.shape == (1, 3, 60, 16)
+    assert tree["ids/t5/decoder"].residual.shape == (1, 4, 60, 16)
+    # The decoder starts with an id of its own and sees the text one position later.
+    shown = tree["ids/t5/decoder"].token_id.values.reshape(6, 10)
+    np.testing.assert_array_equal(shown[:, 1:], ids[:, :-1])
+    assert tree["ids/t5/decoder"].special.values.reshape(6, 10)[:, 0].all()
+
+
+def test_rows_of_attention_are_kept_when_asked_for(
+    store: str, checkpoints: list[Checkpoint]
+) -> None:
+    options = CaptureOptions(sites=("residual", "query", "attention_entropy"))
+    ingest_checkpoint(store, checkpoints[0], "cats")
+    added = ingest_checkpoint(store, checkpoints[0], "cats", options=options)
+    assert added.ingested
+    assert set(added.sites) == {"residual", "final_norm", "query", "attention_entropy"}
+    entropy = open_store(store)["cats/tiny"].attention_entropy
+    assert entropy.dims == ("step", "block", "head", "token")
+    assert 0 <= float(entropy.min()) <= float(entropy.max()) <= 1 + 1e-6
 
 
 def test_an_unknown_corpus_is_named_with_its_neighbours(store: str, checkpoints) -> None:

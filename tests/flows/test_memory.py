@@ -16,7 +16,8 @@ MODEL = "random:gpt2:n_embd=512,n_layer=1,n_head=4,vocab_size=100,n_positions=12
 
 INGEST = f"""
 from flows.capture.checkpoints import find_checkpoints
-from flows.ingestion import CaptureOptions, ingest_checkpoint
+from flows.ingestion import ingest_checkpoint
+from flows.running import CaptureOptions
 # Small batches make small windows, so that the small corpus, too, fills every stage.
 options = CaptureOptions(batch_tokens=256)
 ingest_checkpoint(uri, find_checkpoints({MODEL!r}, name="m")[0], "ids", options=options)

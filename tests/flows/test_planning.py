@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 from flows.capture.checkpoints import Checkpoint
-from flows.ingestion import CaptureOptions, ingest_checkpoint
+from flows.ingestion import ingest_checkpoint
 from flows.planning import IngestPlan, PlannedStep, plan_ingest
+from flows.running import CaptureOptions
 from store.catalogue import catalogue
 from store.repository import Repository
 from store.schema import SITES

@@ -1,0 +1,187 @@
+"""A checkpoint's model run over a corpus, each of its stacks into a group of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from flows.inputs import Corpus, corpus_tokens
+from flows.streaming import stream
+from store.create import ArraySpec, create_model
+from store.identity import JSON
+from store.repository import Repository
+from store.schema import HEAD, HEAD_DIM, SITES, TOKEN, node_name
+from store.slots import AlreadyStored
+from store.write import reserve_step
+
+if TYPE_CHECKING:
+    from flows.capture.checkpoints import Checkpoint
+    from flows.capture.fingerprints import Fingerprint
+    from flows.capture.tokens import Tokens
+    from flows.capture.weights import LoadedModel
+
+Progress: TypeAlias = "Callable[[int, int], None]"
+
+DEFAULT_SITES: Final = ("residual", "final_norm")
+"""What is kept unless told otherwise, as far as the model has it."""
+
+RIVAL_WAIT: Final = timedelta(minutes=10)
+"""How long to wait for another living writer of the same step before giving up on it."""
+
+_RECORDED_VERSIONS: Final = ("actlas", "icechunk", "numpy", "torch", "transformers", "zarr")
+
+
+@dataclass(frozen=True)
+class CaptureOptions:
+    """How a checkpoint is run and stored.
+
+    Attributes:
+        sites: What to keep; None for :data:`DEFAULT_SITES`, as far as the model has them.
+        device: A torch device, or ``auto`` for CUDA if there is any.
+        batch_tokens: Tokens of a batch, by the device when None.
+        allow_nonfinite: Store NaN and infinity, counted, instead of refusing them.
+        supersede: Replace what is stored under the step from other weights or other inputs.
+    """
+
+    sites: tuple[str, ...] | None = None
+    device: str = "auto"
+    batch_tokens: int | None = None
+    allow_nonfinite: bool = False
+    supersede: bool = False
+
+
+@dataclass(frozen=True)
+class Job:
+    """One checkpoint to be run over one corpus.
+
+    Attributes:
+        repository: The store.
+        corpus: The corpus.
+        checkpoint: The checkpoint.
+        weights: Its fingerprint.
+        identity: Everything that changes the values.
+        options: How it is run and stored.
+    """
+
+    repository: Repository
+    corpus: Corpus
+    checkpoint: Checkpoint
+    weights: Fingerprint
+    identity: Mapping[str, JSON]
+    options: CaptureOptions
+
+    @property
+    def path(self) -> str:
+        """Group of the model; the stacks of an encoder-decoder have groups below it."""
+        return f"{self.corpus.name}/{node_name(self.checkpoint.model)}"
+
+
+def run_job(job: Job, progress: Progress | None = None) -> bool:
+    """Run a model over a corpus and commit what each of its stacks gave.
+
+    Args:
+        job: What to run.
+        progress: Called with the number of tokens just done, and of all.
+
+    Returns:
+        Whether anything was stored: another process may have been faster.
+    """
+    # Here, not above: torch takes seconds to import, and what is stored needs none of it.
+    from flows.capture.weights import load_model
+
+    tokens = corpus_tokens(job.corpus, job.checkpoint)
+    loaded = load_model(
+        job.checkpoint,
+        device=job.options.device,
+        attention="eager" if _needs_probabilities(job.options) else None,
+    )
+    total = len(tokens) * len(loaded.stacks)
+    report = None if progress is None else lambda done: progress(done, total)
+    stored = [_store_stack(job, stack, tokens, report) for stack in loaded.each_stack()]
+    return any(stored)
+
+
+def _store_stack(
+    job: Job, loaded: LoadedModel, tokens: Tokens, progress: Callable[[int], None] | None
+) -> bool:
+    from flows.capture.forward import capture
+
+    sites = _create(job, loaded, tokens)
+    writer = reserve_step(
+        job.repository,
+        "/".join(filter(None, (job.path, loaded.stack.name))),
+        job.checkpoint.step,
+        identity=job.identity,
+        sites=sites,
+        supersede=job.options.supersede,
+        allow_nonfinite=job.options.allow_nonfinite,
+        wait=RIVAL_WAIT,
+    )
+    if isinstance(writer, AlreadyStored):
+        return False
+    with writer:
+        blocks = capture(
+            loaded,
+            tokens,
+            writer.sites,
+            block_rows=writer.chunk_rows,
+            batch_tokens=job.options.batch_tokens,
+            allow_nonfinite=True,  # the writer looks, in its own thread, and knows the step
+            progress=progress,
+        )
+        stream(blocks, writer)
+        writer.commit(provenance=_provenance(job, tokens, loaded))
+    return True
+
+
+def _create(job: Job, loaded: LoadedModel, tokens: Tokens) -> tuple[str, ...]:
+    """Create the group of a stack and the arrays of its sites; return the sites to be written."""
+    from flows.capture.sites import available_sites, site_shapes
+
+    stack = loaded.stack
+    available = available_sites(stack)
+    sites = job.options.sites or tuple(name for name in DEFAULT_SITES if name in available)
+    start = stack.decoder_start
+    shown = tokens if start is None else tokens.shifted(start)
+    create_model(
+        job.repository,
+        job.corpus.name,
+        job.checkpoint.model,
+        stack=stack.name,
+        arrays=[
+            ArraySpec(SITES[shape.name], {**shape.sizes, TOKEN: len(tokens)})
+            for shape in site_shapes(stack, sites)
+        ],
+        tokens=shown.coordinates(),
+        attributes={
+            "model_type": loaded.model_type,
+            "causal": stack.causal,
+            "n_blocks": stack.n_blocks,
+            "width": stack.width,
+            "special_tokens": job.corpus.special_tokens,
+            "n_sequences": tokens.n_sequences,
+            "truncated_sequences": tokens.truncated,
+            "corpus_sha256": job.corpus.content_sha256,
+        },
+    )
+    return sites
+
+
+def _needs_probabilities(options: CaptureOptions) -> bool:
+    """Tell whether a site is a property of rows of attention, one a head and token."""
+    wanted = [SITES[name] for name in options.sites or () if name in SITES]
+    return any(HEAD in site.dims and HEAD_DIM not in site.dims for site in wanted)
+
+
+def _provenance(job: Job, tokens: Tokens, loaded: LoadedModel) -> dict[str, JSON]:
+    return {
+        "revision": job.checkpoint.revision,
+        "weights_sha256": job.weights.weights_sha256,
+        "weight_files": dict(job.weights.files),
+        "tokens_sha256": tokens.sha256(),
+        "source_dtype": loaded.source_dtype,
+        "versions": {name: version(name) for name in _RECORDED_VERSIONS},
+    }
