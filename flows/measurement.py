@@ -72,15 +72,36 @@ def find_targets(
         UnknownNameError: If a corpus or model is not in the store, or a step or layer in none of
             the models.
     """
-    held = [
+    held = find_models(repository, corpus=corpus, models=models)
+    targets = [_target(item, steps, layers) for item in held]
+    require_known("step", steps, (step for item in held for step in complete_steps(item)), held)
+    require_known("layer", layers, (layer for item in held for layer in range(item.n_layers)), held)
+    return [target for target in targets if target.steps and target.layers]
+
+
+def find_models(
+    repository: Repository,
+    *,
+    corpus: str | None = None,
+    models: Sequence[str] | None = None,
+    snapshot: str | None = None,
+) -> list[HeldModel]:
+    """List models as the catalogue does, several by name.
+
+    Args:
+        repository: The store.
+        corpus: Only this corpus.
+        models: Only these models, by id or by the name of their group.
+        snapshot: As of this snapshot, the newest by default.
+
+    Raises:
+        UnknownNameError: If a corpus or model is not in the store.
+    """
+    return [
         item
         for model in ([None] if models is None else models)
-        for item in catalogue(repository, corpus=corpus, model=model)
+        for item in catalogue(repository, corpus=corpus, model=model, snapshot=snapshot)
     ]
-    targets = [_target(item, steps, layers) for item in held]
-    _require("step", steps, (step for item in held for step in _complete(item)), held)
-    _require("layer", layers, (layer for item in held for layer in range(item.n_layers)), held)
-    return [target for target in targets if target.steps and target.layers]
 
 
 def measure_target(
@@ -122,18 +143,24 @@ def measure_target(
 def _target(item: HeldModel, steps: Sequence[int] | None, layers: Sequence[int] | None) -> Target:
     return Target(
         item,
-        tuple(step for step in _complete(item) if steps is None or step in steps),
+        tuple(step for step in complete_steps(item) if steps is None or step in steps),
         tuple(layer for layer in range(item.n_layers) if layers is None or layer in layers),
     )
 
 
-def _complete(item: HeldModel) -> list[int]:
+def complete_steps(item: HeldModel) -> list[int]:
+    """Return the steps of a model that are there entirely."""
     return [step.step for step in item.steps if step.complete]
 
 
-def _require(
+def require_known(
     kind: str, wanted: Sequence[int] | None, known: Iterable[int], held: Sequence[HeldModel]
 ) -> None:
+    """Refuse numbers of steps or layers that no model has.
+
+    Raises:
+        UnknownNameError: If one of them is not known.
+    """
     there = sorted(set(known))
     for number in wanted or ():
         if number not in there:

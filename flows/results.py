@@ -10,7 +10,7 @@ import xarray as xr
 
 from analysis.errors import UnknownMetricError, UnknownPopulationError
 from analysis.metrics import METRICS
-from flows.measurement import find_targets
+from flows.measurement import complete_steps, find_models, require_known
 from store.errors import StoreError
 from store.metrics import open_metrics
 from store.repository import Repository
@@ -30,12 +30,14 @@ class Selection:
         models: Ids of models.
         steps: Training steps.
         layers: Layers.
+        snapshot: Id of the snapshot that is asked; the newest one for None.
     """
 
     corpus: str | None = None
     models: Sequence[str] | None = None
     steps: Sequence[int] | None = None
     layers: Sequence[int] | None = None
+    snapshot: str | None = None
 
 
 def open_results(store_uri: str, metric: str, selection: Selection) -> dict[str, xr.Dataset]:
@@ -57,32 +59,41 @@ def open_results(store_uri: str, metric: str, selection: Selection) -> dict[str,
     if metric not in METRICS:
         raise UnknownMetricError(metric, METRICS)
     repository = Repository.open(store_uri, read_only=True)
-    targets = find_targets(
+    held = find_models(
         repository,
         corpus=selection.corpus,
         models=selection.models,
-        steps=selection.steps,
-        layers=selection.layers,
+        snapshot=selection.snapshot,
     )
-    root = repository.read()
-    measured = [t for t in targets if f"{t.model.path}/{METRICS_GROUP}/{metric}" in root]
+    root = repository.read(selection.snapshot)
+    measured = [model for model in held if f"{model.path}/{METRICS_GROUP}/{metric}" in root]
     if not measured:
         raise StoreError(
             f"{metric} has not been computed for anything chosen in {store_uri}:"
             f" run `actlas compute {metric}` first"
         )
-    results = {}
-    for corpus in dict.fromkeys(target.model.corpus for target in measured):
-        own = [target for target in measured if target.model.corpus == corpus]
-        models = list(dict.fromkeys(target.model.model for target in own))
-        found = open_metrics(store_uri, corpus=corpus, models=models)
-        results[corpus] = found.sel(
-            {
-                STEP: _among(found, STEP, [step for target in own for step in target.steps]),
-                LAYER: _among(found, LAYER, [layer for target in own for layer in target.layers]),
-            }
+    opened = {}
+    for corpus in dict.fromkeys(model.corpus for model in measured):
+        models = list(dict.fromkeys(model.model for model in measured if model.corpus == corpus))
+        opened[corpus] = open_metrics(
+            store_uri, corpus=corpus, models=models, snapshot=selection.snapshot
         )
-    return results
+    # Results outlive the activations that they came from, so their steps count as well.
+    for dim, wanted, stored in (
+        (STEP, selection.steps, {step for model in held for step in complete_steps(model)}),
+        (LAYER, selection.layers, {layer for model in held for layer in range(model.n_layers)}),
+    ):
+        labels = (int(label) for found in opened.values() for label in found[dim].values)
+        require_known(dim, wanted, stored.union(labels), held)
+    return {corpus: _narrowed(found, selection) for corpus, found in opened.items()}
+
+
+def _narrowed(found: xr.Dataset, selection: Selection) -> xr.Dataset:
+    """Return the results with the labels that are wanted, in the order they have."""
+    for dim, wanted in ((STEP, selection.steps), (LAYER, selection.layers)):
+        if wanted is not None:
+            found = found.sel({dim: [label for label in found[dim].values if label in wanted]})
+    return found
 
 
 def metric_table(
@@ -119,8 +130,3 @@ def metric_table(
             for record in table.reset_index().to_dict("records")
         ]
     return rows
-
-
-def _among(found: xr.Dataset, dim: str, wanted: Sequence[int]) -> list[int]:
-    """Return the labels along a dimension that are wanted, in the order of the results."""
-    return [int(label) for label in found[dim].values if int(label) in set(wanted)]

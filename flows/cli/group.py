@@ -10,6 +10,7 @@ import click
 
 from flows.cli.corpora import corpus
 from flows.cli.held import ls, verify
+from flows.cli.history import history, tag
 from flows.cli.ingest import ingest
 from flows.cli.metrics import compute, plot, show
 from flows.cli.options import examples
@@ -76,7 +77,7 @@ def actlas() -> None:
     """Keep the activations of neural networks once, and ask them anything later."""
 
 
-for _command in (corpus, ingest, ls, compute, show, plot, report, verify):
+for _command in (corpus, ingest, ls, compute, show, plot, report, verify, history, tag):
     actlas.add_command(_command)
 
 

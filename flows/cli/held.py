@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flows.cli.options import examples, json_option, store_option
+from flows.cli.options import Moment, examples, json_option, moment_options, store_option
 from flows.console import byte_size, print_json, print_table, progress_bar
 
 if TYPE_CHECKING:
@@ -23,20 +23,22 @@ _SHOWN_STEPS = 6
     epilog=examples(
         "actlas ls",
         "actlas ls plays/tiny-neox",
-        "actlas ls --json",
+        "actlas ls --tag paper-v1 --json",
     ),
 )
 @click.argument("what", required=False, metavar="[CORPUS[/MODEL]]")
+@moment_options
 @store_option
 @json_option
-def ls(what: str | None, store: str, as_json: bool) -> None:
+def ls(what: str | None, moment: Moment, store: str, as_json: bool) -> None:
     """List what the store holds: models, steps, sites, sizes, completeness and duplicates."""
     from store.catalogue import catalogue
     from store.repository import Repository
 
     corpus, _, model = (what or "").partition("/")
     repository = Repository.open(store, read_only=True)
-    held = catalogue(repository, corpus=corpus or None, model=model or None)
+    snapshot = moment.find(repository)
+    held = catalogue(repository, corpus=corpus or None, model=model or None, snapshot=snapshot)
     if as_json:
         print_json([asdict(item) for item in held])
     elif not held:

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from flows.cli.options import (
+    Moment,
     NameList,
     corpus_filter,
     examples,
     json_option,
     layers_filter,
     models_filter,
+    moment_options,
     steps_filter,
     store_option,
 )
@@ -130,6 +132,7 @@ def _sentence(report: MeasureReport, *, plan: bool) -> str:
     "--population", default="content", show_default=True, help="Rows that the values are about."
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
+@moment_options
 @store_option
 @json_option
 def show(
@@ -140,6 +143,7 @@ def show(
     layers: tuple[int, ...] | None,
     population: str,
     as_csv: bool,
+    moment: Moment,
     store: str,
     as_json: bool,
 ) -> None:
@@ -147,8 +151,10 @@ def show(
     if as_csv and as_json:
         raise click.UsageError("Give either --json or --csv.")
     from flows.results import Selection, metric_table, open_results
+    from store.repository import Repository
 
-    results = open_results(store, metric, Selection(corpus, models, steps, layers))
+    snapshot = moment.find(Repository.open(store, read_only=True))
+    results = open_results(store, metric, Selection(corpus, models, steps, layers, snapshot))
     rows = metric_table(results, metric, population)
     if as_json:
         print_json(rows)
@@ -202,6 +208,7 @@ def _cell(value: str | float) -> str:
 @click.option(
     "--population", default="content", show_default=True, help="Rows that the values are about."
 )
+@moment_options
 @store_option
 def plot(
     metric: str,
@@ -213,13 +220,16 @@ def plot(
     steps: tuple[int, ...] | None,
     layers: tuple[int, ...] | None,
     population: str,
+    moment: Moment,
     store: str,
 ) -> None:
     """Draw METRIC over depth or training, with bands of one standard error."""
     from analysis.figures import plot_metric
     from flows.results import Selection, open_results
+    from store.repository import Repository
 
-    results = open_results(store, metric, Selection(corpus, models, steps, layers))
+    snapshot = moment.find(Repository.open(store, read_only=True))
+    results = open_results(store, metric, Selection(corpus, models, steps, layers, snapshot))
     if len(results) > 1:
         raise click.UsageError(
             f"One figure shows one corpus, and {metric} is there for {', '.join(results)}:"

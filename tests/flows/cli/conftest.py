@@ -1,0 +1,55 @@
+"""``actlas`` run on a store with two steps of one small model and a metric."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from flows.capture.checkpoints import find_checkpoints
+from flows.cli import actlas
+from flows.corpora import Chunking, add_texts
+from flows.ingestion import ingest_checkpoint
+from flows.measurement import MeasureOptions, find_targets, measure_target
+from store.repository import Repository
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture(scope="session")
+def pristine(tmp_path_factory: pytest.TempPathFactory, text: str, run_folder: Path) -> Path:
+    """Return a store with steps 0 and 10 of ``cats/tiny`` and their average cosines."""
+    store = tmp_path_factory.mktemp("pristine") / "store"
+    add_texts(
+        str(store), "cats", {"cats.txt": text}, chunking=Chunking("chars", 50), max_sequences=8
+    )
+    for checkpoint in find_checkpoints(str(run_folder), steps=[0, 10]):
+        ingest_checkpoint(str(store), checkpoint, "cats")
+    (target,) = find_targets(Repository.open(store))
+    measure_target(str(store), target, options=MeasureOptions(metrics=("average_cosine",)))
+    return store
+
+
+@pytest.fixture
+def store(tmp_path: Path, pristine: Path) -> str:
+    """Return a copy of that store, to be changed."""
+    copy = tmp_path / "store"
+    shutil.copytree(pristine, copy)
+    return str(copy)
+
+
+@pytest.fixture
+def run(store: str) -> Run:
+    """Return a function that runs ``actlas`` with arguments on the copy."""
+
+    def invoke(*arguments: str, code: int = 0) -> Result:
+        result = CliRunner().invoke(
+            actlas, list(arguments), env={"ACTLAS_STORE": store}, catch_exceptions=False
+        )
+        assert result.exit_code == code, result.output
+        return result
+
+    return invoke
