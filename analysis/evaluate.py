@@ -114,7 +114,7 @@ def _measure_moments(
         if rows in known:
             _put(results, population, known[rows] | _counts(layer, table, population))
             continue
-        total = Statistics(layer.total(population), vectors=plan.errors)
+        total = Statistics(layer.total(population))
         if layer.scatter and total.blurred:
             request = replace(_request(plan, metrics), precise=True)
             precise = pass_over(source, table, request)

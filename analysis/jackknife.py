@@ -5,10 +5,8 @@ n rows call for the delete-m_j jackknife (Busing, Meijer & Van der Leeden 1999):
 h_g = n/m_g, pseudo-values θ̃_g = h_g θ − (h_g − 1) θ_(−g), and θ_J = G θ − Σ(1 − m_g/n) θ_(−g),
 the variance is (1/G) Σ (θ̃_g − θ_J)²/(h_g − 1). For equal groups it is the common one.
 
-Everything but the spectrum is recomputed exactly without each group. The spectrum is changed to
-first order: λ_j − v_jᵀ R v_j with R what the group contributed, v_j the axes of all rows. For a
-function of the eigenvalues alone this is the exact first-order change, whether or not some of
-them coincide, at one matrix product a group instead of one decomposition.
+Everything but the spectrum is recomputed exactly without each group. What happens to the spectrum
+is in ``compression``.
 """
 
 from __future__ import annotations
@@ -18,8 +16,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from analysis.compression import CompressedSpectrum, Subspace
 from analysis.layer import LayerStatistics
-from analysis.moment_kernels import add_outer
 from analysis.moments import Moments, merged
 from analysis.populations import Population
 from analysis.spectrum import Spectrum
@@ -37,7 +35,7 @@ def leave_out_groups(
         layer: Statistics by group.
         population: The population.
         total: Its statistics over all groups; only the spectra that were read from it are
-            prepared, and it must have been asked for eigenvectors.
+            prepared.
 
     Returns:
         For each group that has rows, its number of rows and the statistics of all others;
@@ -47,11 +45,12 @@ def leave_out_groups(
     filled = [index for index, group in enumerate(groups) if group.central.n]
     if len(filled) < 2:
         return []
+    spectra = _Spectra(layer, population, total)
     left = []
     for index in filled:
         others = (groups[other] for other in filled if other != index)
         rest = merged(others, layer.dim, scatter=False)
-        centred, uncentred = _left_spectra(layer, population, total, index, groups[index], rest)
+        centred, uncentred = spectra.without(index, groups[index], rest)
         statistics = Statistics(rest, spectrum=centred, uncentred=uncentred)
         left.append((groups[index].central.n, statistics))
     return left
@@ -81,29 +80,43 @@ def standard_error(total: Floats, left: Sequence[Floats], sizes: Sequence[int]) 
     return error
 
 
-def _left_spectra(
-    layer: LayerStatistics,
-    population: Population,
-    total: Statistics,
-    index: int,
-    group: Moments,
-    rest: Moments,
-) -> tuple[Spectrum | None, Spectrum | None]:
-    """Return both spectra without one group, where they were read from the total."""
-    centred_read = "scatter_spectrum" in vars(total)
-    uncentred_read = "uncentred_scatter_spectrum" in vars(total)
-    scatter = None
-    if centred_read or uncentred_read:
-        scatter = layer.group_scatter(population, index)
-    if scatter is None:
-        return None, None
-    m, n = group.central.n, rest.central.n
-    centred = uncentred = None
-    if uncentred_read:
-        removed = scatter.copy()
-        add_outer(removed, group.central.mean, float(m))
-        uncentred = total.uncentred_scatter_spectrum.without(removed, rank=n)
-    if centred_read:
-        add_outer(scatter, group.central.mean - rest.central.mean, m * n / (m + n))
-        centred = total.scatter_spectrum.without(scatter, rank=n - 1)
-    return centred, uncentred
+class _Spectra:
+    """The spectra of a population that were read, centred and not, ready to lose a group."""
+
+    def __init__(self, layer: LayerStatistics, population: Population, total: Statistics) -> None:
+        self._layer = layer
+        self._population = population
+        self._centred: CompressedSpectrum | None = None
+        self._uncentred: CompressedSpectrum | None = None
+        read = vars(total).keys() & {"scatter_spectrum", "uncentred_scatter_spectrum"}
+        if not read:
+            return
+        self._subspace = Subspace(total.scatter, total.mean)
+        split = self._subspace.split(total.scatter)
+        unit = self._subspace.unit
+        if "scatter_spectrum" in read:
+            self._centred = CompressedSpectrum(total.scatter_spectrum.values, split, unit)
+        if "uncentred_scatter_spectrum" in read:
+            values = total.uncentred_scatter_spectrum.values
+            split = self._subspace.add_outer(split, total.mean, float(total.n))
+            self._uncentred = CompressedSpectrum(values, split, unit)
+
+    def without(
+        self, index: int, group: Moments, rest: Moments
+    ) -> tuple[Spectrum | None, Spectrum | None]:
+        """Return both spectra without one group, None for one that was not read."""
+        if self._centred is None and self._uncentred is None:
+            return None, None
+        scatter = self._layer.group_scatter(self._population, index)
+        assert scatter is not None
+        split = self._subspace.split(scatter)
+        m, n = group.central.n, rest.central.n
+        centred = uncentred = None
+        if self._centred is not None:
+            gap = group.central.mean - rest.central.mean
+            removed = self._subspace.add_outer(split, gap, m * n / (m + n))
+            centred = Spectrum.computed(self._centred.without(removed), rank=n - 1)
+        if self._uncentred is not None:
+            removed = self._subspace.add_outer(split, group.central.mean, float(m))
+            uncentred = Spectrum.computed(self._uncentred.without(removed), rank=n)
+        return centred, uncentred

@@ -107,7 +107,7 @@ def sum_directions(
 
 
 @compiled()
-def add_outer(matrix: Floats, vector: Floats, factor: float) -> None:
+def add_outer(matrix: Rows, vector: Floats, factor: float) -> None:
     """Add factor · vector vectorᵀ to a matrix (dim, dim) in place."""
     for i in range(matrix.shape[0]):
         weight = factor * vector[i]

@@ -27,7 +27,6 @@ class Statistics:
 
     Args:
         moments: Their moments.
-        vectors: Whether eigenvectors are wanted with the eigenvalues.
         spectrum: Eigenvalues of the scatter, where they are known without it.
         uncentred: Eigenvalues of Σhhᵀ, where they are known without the scatter.
     """
@@ -36,12 +35,10 @@ class Statistics:
         self,
         moments: Moments,
         *,
-        vectors: bool = False,
         spectrum: Spectrum | None = None,
         uncentred: Spectrum | None = None,
     ) -> None:
         self._moments = moments
-        self._vectors = vectors
         self._known = spectrum
         self._known_uncentred = uncentred
 
@@ -118,24 +115,31 @@ class Statistics:
         """Eigenvalues of the scatter itself."""
         if self._known is not None:
             return self._known
-        return Spectrum.of(self._scatter(), rank=self.n - 1, vectors=self._vectors)
+        return Spectrum.of(self.scatter, rank=self.n - 1)
 
     @cached_property
     def uncentred_scatter_spectrum(self) -> Spectrum:
         """Eigenvalues of Σhhᵀ itself."""
         if self._known_uncentred is not None:
             return self._known_uncentred
-        matrix = self._scatter().copy()
-        add_outer(matrix, self._moments.central.mean, float(self.n))
-        return Spectrum.of(matrix, rank=self.n, vectors=self._vectors)
+        return Spectrum.of(self.uncentred_scatter, rank=self.n)
 
-    def _scatter(self) -> Floats:
+    @property
+    def scatter(self) -> Floats:
+        """Σ(h − μ)(h − μ)ᵀ (dim, dim), not to be changed."""
         scatter = self._moments.central.scatter
         if scatter is None:
             raise AnalysisError(
                 "the spectrum was not collected for this metric; declare needs='spectrum'"
             )
         return scatter
+
+    @property
+    def uncentred_scatter(self) -> Floats:
+        """Σhhᵀ (dim, dim)."""
+        matrix = self.scatter.copy()
+        add_outer(matrix, self._moments.central.mean, float(self.n))
+        return matrix
 
     def _normalised(self, values: Floats) -> Floats:
         if self.n < 2 or self.constant:

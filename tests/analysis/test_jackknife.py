@@ -84,7 +84,7 @@ def test_all_but_spectra_are_recomputed_exactly() -> None:
     rows = (rng.standard_normal((400, 6)) + 1).astype(np.float32)
     tokens = table([20] * 20)
     layer = pass_over(ArrayRows(xr.Variable(("token", "dim"), rows)), tokens, Request((ALL,)))
-    left = leave_out_groups(layer, ALL, Statistics(layer.total(ALL), vectors=True))
+    left = leave_out_groups(layer, ALL, Statistics(layer.total(ALL)))
     bounds = group_bounds(tokens)
     moment = [metric for metric in METRICS.values() if metric.needs == "moments"]
     for index, (size, statistics) in enumerate(left):
@@ -101,31 +101,60 @@ def test_all_but_spectra_are_recomputed_exactly() -> None:
             assert value == pytest.approx(expected, rel=1e-6), metric.name
 
 
-@pytest.mark.parametrize("width", [5, 60])
-def test_spectra_without_a_group_are_right_to_first_order(width: int) -> None:
-    rng = np.random.default_rng(2)
-    scales = np.linspace(1, 3, width)
-    rows = (rng.standard_normal((4000, width)) * scales + 1).astype(np.float32)
-    tokens = table([40] * 100)
-    source = ArrayRows(xr.Variable(("token", "dim"), rows))
-    layer = pass_over(source, tokens, Request((ALL,)))
-    total = Statistics(layer.total(ALL), vectors=True)
-    assert total.spectrum[0] > 0
-    assert total.uncentred_spectrum[0] > 0
+def left_spectra(rows: Rows) -> list[tuple[Rows, Rows, Rows, Rows]]:
+    """Return the spectra without each group, centred and not: as found, and decomposed anew."""
+    tokens = table([40] * (len(rows) // 40))
+    layer = pass_over(ArrayRows(xr.Variable(("token", "dim"), rows)), tokens, Request((ALL,)))
+    total = Statistics(layer.total(ALL))
+    assert total.spectrum[0] <= total.uncentred_spectrum[0]
     bounds = group_bounds(tokens)
-    for index, (_, statistics) in enumerate(leave_out_groups(layer, ALL, total)):
+    spectra = []
+    for index, (_, left) in enumerate(leave_out_groups(layer, ALL, total)):
         kept = np.delete(rows.astype(float), np.arange(bounds[index], bounds[index + 1]), axis=0)
-        centred = kept - kept.mean(0)
-        for found, exact in (
-            (statistics.spectrum, np.linalg.eigvalsh(centred.T @ centred / len(kept))[::-1]),
-            (statistics.uncentred_spectrum, np.linalg.eigvalsh(kept.T @ kept / len(kept))[::-1]),
-        ):
-            # The change is about 1/10 · √(2/400) of each value; its square is left out.
-            change = np.abs(exact - (total.spectrum if found is statistics.spectrum else exact))
-            assert np.isfinite(change).all()
-            assert found.sum() == pytest.approx(exact.sum(), rel=1e-5)
-            ranks = [values.sum() ** 2 / (values**2).sum() for values in (found, exact)]
-            assert ranks[0] == pytest.approx(ranks[1], rel=2e-3)
+        exact = [
+            np.linalg.eigvalsh(values.T @ values / len(kept))[::-1]
+            for values in (kept - kept.mean(0), kept)
+        ]
+        spectra.append((left.spectrum, exact[0], left.uncentred_spectrum, exact[1]))
+    return spectra
+
+
+@pytest.mark.parametrize("scale", [1e-18, 1.0, 1e18])
+def test_spectra_without_a_group_are_exact_up_to_128_dimensions(scale: float) -> None:
+    rng = np.random.default_rng(2)
+    rows = rng.standard_normal((2000, 100)) / np.arange(1, 101) + 1
+    for found, exact, found_uncentred, exact_uncentred in left_spectra(
+        (rows * scale).astype(np.float32)
+    ):
+        # Scatters of groups are kept in float32.
+        np.testing.assert_allclose(found, exact, atol=1e-6 * exact[0])
+        np.testing.assert_allclose(found_uncentred, exact_uncentred, atol=1e-6 * exact_uncentred[0])
+
+
+@pytest.mark.parametrize("kind", ["power law", "rogue dimension", "steep"])
+def test_errors_of_wide_spectra_are_those_of_decompositions(kind: str) -> None:
+    rng = np.random.default_rng(2)
+    ranks = np.arange(1, 201)
+    scales = {
+        "power law": ranks**-0.7,
+        "rogue dimension": np.where(ranks == 3, 100.0, 1.0),
+        "steep": ranks**-1.5,
+    }[kind]
+    topics = np.repeat(rng.standard_normal((75, 200)), 40, axis=0) / 2
+    rows = (rng.standard_normal((3000, 200)) + topics) * scales + 1
+    spectra = left_spectra(rows.astype(np.float32))
+    for first in (0, 2):
+        found, exact = (
+            np.array([summary(spectrum[first + which]) for spectrum in spectra]) for which in (0, 1)
+        )
+        np.testing.assert_allclose(found.std(axis=0), exact.std(axis=0), rtol=0.1)
+
+
+def summary(values: Rows) -> tuple[float, float, float]:
+    """Return the first share, the participation ratio and the effective rank."""
+    roots = np.sqrt(values) / np.sqrt(values).sum()
+    entropy = -(roots * np.log(roots)).sum()
+    return values[0] / values.sum(), values.sum() ** 2 / (values**2).sum(), np.exp(entropy)
 
 
 def simulate(rng: np.random.Generator, sequences: int = 60, length: int = 16) -> Rows:
