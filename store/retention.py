@@ -180,11 +180,7 @@ def collect_garbage(
     Raises:
         StoreError: If the margin is below ten minutes.
     """
-    if margin < LEAST_MARGIN:
-        raise StoreError(
-            f"a margin of {margin} could delete what a writer is about to commit;"
-            f" expected at least {LEAST_MARGIN}, and more than the longest write"
-        )
+    require_margin(margin)
     cutoff = min([datetime.now(UTC) - margin, *_writers_alive(repository)])
     expired: tuple[str, ...] = ()
     if keep_history is not None:
@@ -199,6 +195,27 @@ def collect_garbage(
     )
     kept = repository.icechunk.chunk_storage_stats()
     return Garbage(expired, objects, done.bytes_deleted, kept.native_bytes + kept.inlined_bytes)
+
+
+def require_margin(margin: timedelta) -> None:
+    """Refuse a margin within which somebody may be about to commit.
+
+    Raises:
+        StoreError: If it is below ten minutes.
+    """
+    if margin < LEAST_MARGIN:
+        raise StoreError(
+            f"a margin of {margin} could delete what a writer is about to commit;"
+            f" expected at least {LEAST_MARGIN}, and more than the longest write"
+        )
+
+
+def occupied_bytes(repository: Repository) -> int | None:
+    """Return what a store takes on its disk, None where it is not on one."""
+    directory = repository.location.directory
+    if directory is None:
+        return None
+    return sum(file.stat().st_size for file in directory.rglob("*") if file.is_file())
 
 
 def _writers_alive(repository: Repository) -> list[datetime]:

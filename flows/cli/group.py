@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 
+from flows.cli.collect import gc
 from flows.cli.corpora import corpus
 from flows.cli.held import ls, verify
 from flows.cli.history import history, tag
@@ -15,6 +16,7 @@ from flows.cli.ingest import ingest
 from flows.cli.metrics import compute, plot, show
 from flows.cli.options import examples
 from flows.cli.report import report
+from flows.cli.study import study
 
 FAILED: Final = 1
 USAGE: Final = 2
@@ -23,6 +25,9 @@ _REPORTED: Final = (
     ("store.errors", "UnknownNameError", USAGE),
     ("store.errors", "StoreError", FAILED),
     ("flows.capture.errors", "CaptureError", FAILED),
+    ("flows.studies.errors", "UnknownStudyError", USAGE),
+    ("flows.studies.errors", "StudyError", FAILED),
+    ("flows.demo.materials", "MaterialError", FAILED),
     ("analysis.errors", "UnknownMetricError", USAGE),
     ("analysis.errors", "UnknownPopulationError", USAGE),
     ("analysis.errors", "AnalysisError", FAILED),
@@ -77,7 +82,7 @@ def actlas() -> None:
     """Keep the activations of neural networks once, and ask them anything later."""
 
 
-for _command in (corpus, ingest, ls, compute, show, plot, report, verify, history, tag):
+for _command in (corpus, ingest, ls, compute, show, plot, report, study, verify, history, tag, gc):
     actlas.add_command(_command)
 
 

@@ -1,0 +1,146 @@
+"""``actlas gc``: activations that are no longer wanted go, and their room is given back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from flows.cli.options import NameList, NumberList, examples, json_option, store_option
+from flows.console import byte_size, print_json, print_table
+
+if TYPE_CHECKING:
+    from store.retention import Dropped, Garbage
+
+_UNITS: Final = {"d": "days", "h": "hours", "m": "minutes"}
+
+
+class Age(click.ParamType[timedelta]):
+    """``30d``, ``12h`` or ``90m`` as a time."""
+
+    name = "age"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta:
+        """Parse the text of the option."""
+        if isinstance(value, timedelta):
+            return value
+        match = re.fullmatch(r"(\d+)([dhm])", str(value).strip())
+        if match is None:
+            self.fail(
+                f"{value!r} is no age: expected days, hours or minutes as 30d, 12h, 90m", param, ctx
+            )
+        return timedelta(**{_UNITS[match[2]]: int(match[1])})
+
+
+@click.command(
+    short_help="Drop activations by choice, and delete what nothing needs.",
+    epilog=examples(
+        "actlas gc",
+        "actlas gc --keep-history 30d --yes",
+        "actlas gc --model plays/tiny-neox --drop-steps 1,2,4 --keep-history 7d",
+        "actlas gc --model plays/tiny-neox --drop-sites query,key --yes",
+    ),
+)
+@click.option("--model", metavar="CORPUS/MODEL", help="The model whose activations are dropped.")
+@click.option(
+    "--drop-steps", type=NumberList(), metavar="0,1,…|all", help="Drop these of its steps."
+)
+@click.option(
+    "--drop-sites", type=NameList(), metavar="A,B", help="Drop these sites, of --drop-steps or all."
+)
+@click.option(
+    "--keep-history",
+    type=Age(),
+    metavar="30d|12h",
+    help="Forget older snapshots, unless tagged.  [default: all are kept]",
+)
+@click.option(
+    "--margin",
+    type=Age(),
+    default="1d",
+    show_default=True,
+    metavar="1d|12h",
+    help="Delete nothing younger: longer than the longest ingest of a checkpoint.",
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would go; so it is without --yes.")
+@click.option("--yes", is_flag=True, help="Do it.")
+@store_option
+@json_option
+def gc(
+    model: str | None,
+    drop_steps: tuple[int, ...] | None,
+    drop_sites: tuple[str, ...] | None,
+    keep_history: timedelta | None,
+    margin: timedelta,
+    dry_run: bool,
+    yes: bool,
+    store: str,
+    as_json: bool,
+) -> None:
+    """Drop activations by choice, and delete what no snapshot refers to. Metrics always stay.
+
+    What is dropped stays readable by --tag and --snapshot, and on the disk, until the history that
+    holds it is forgotten (--keep-history).
+    """
+    asked = click.get_current_context().get_parameter_source("drop_steps")
+    dropping = drop_sites is not None or asked is click.core.ParameterSource.COMMANDLINE
+    if dropping != (model is not None):
+        raise click.UsageError("--drop-steps or --drop-sites go with --model CORPUS/MODEL.")
+    if dry_run and yes:
+        raise click.UsageError("Give either --dry-run or --yes.")
+    from store.repository import Repository
+    from store.retention import collect_garbage, drop_activations, occupied_bytes, require_margin
+
+    require_margin(margin)
+    repository = Repository.open(store)
+    before = occupied_bytes(repository)
+    dropped: list[Dropped] = []
+    if model is not None:
+        dropped = drop_activations(
+            repository, model, steps=drop_steps, sites=drop_sites, dry_run=not yes
+        )
+    garbage = collect_garbage(repository, keep_history=keep_history, margin=margin, dry_run=not yes)
+    after = occupied_bytes(repository)
+    if as_json:
+        sizes = {"done": yes, "bytes_before": before, "bytes_after": after}
+        print_json(sizes | {"dropped": [asdict(one) for one in dropped]} | asdict(garbage))
+        return
+    _print_dropped(model, dropped, done=yes)
+    _print_garbage(garbage, done=yes)
+    if before is not None and after is not None:
+        click.echo(f"{store}: {byte_size(before)} before, {byte_size(after)} now")
+    if not yes:
+        click.echo("Nothing was changed. Repeat with --yes to do it.")
+
+
+def _print_dropped(model: str | None, dropped: Sequence[Dropped], *, done: bool) -> None:
+    if model is None:
+        return
+    rows = [
+        (str(one.step), " ".join(one.sites), " ".join(one.sites_left), byte_size(one.stored_bytes))
+        for one in dropped
+    ]
+    verb = "dropped" if done else "to be dropped"
+    print_table(("step", verb, "left", "size"), rows, title=model)
+    size = byte_size(sum(one.stored_bytes for one in dropped))
+    click.echo(f"{size} {verb}; metrics stay, and activations in the history until --keep-history")
+
+
+def _print_garbage(garbage: Garbage, *, done: bool) -> None:
+    if done:
+        click.echo(
+            f"{len(garbage.expired)} snapshots forgotten, {garbage.objects:,} objects of"
+            f" {byte_size(garbage.freed_bytes)} deleted"
+        )
+        return
+    more = ", and what only they hold" if garbage.expired else ""
+    click.echo(
+        f"{len(garbage.expired)} snapshots would be forgotten{more};"
+        f" {garbage.objects:,} objects of {byte_size(garbage.freed_bytes)} would be deleted"
+    )
