@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import multiprocessing.connection
 import multiprocessing.process
+import os
 import random
 import statistics
 import subprocess
@@ -151,8 +152,9 @@ def _ingest(lines: multiprocessing.connection.Connection, place: Path, steps: li
 def _start(
     place: Path, steps: list[int]
 ) -> tuple[multiprocessing.Process, Callable[[], list[int]]]:
+    os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    context.set_forkserver_preload(["benchmarks.store_transactions"])
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_ingest, args=(theirs, place, steps))
     process.start()
@@ -189,11 +191,10 @@ def _writers(place: Path, *, each: int) -> list[Figure]:
     complete, _ = _complete(place)
     chunks = [path.stat().st_size for path in (place / "chunks").rglob("*") if path.is_file()]
     useful = sum(Repository.open(place).read()[PATH]["stored_bytes"][:])  # type: ignore[index]
+    amplification = float(sum(chunks) / useful)
     lost = len(set(acknowledged) - set(complete)) + 4 * each - len(acknowledged)
     return [
-        Figure(
-            "write amplification of 4 writers", float(sum(chunks) / useful), "x", 1.05, "at most"
-        ),
+        Figure("write amplification of 4 writers", amplification, "x", 1.05, "at most"),
         Figure(f"lost of {4 * each} acknowledged commits", lost, "", 0, "at most"),
     ]
 

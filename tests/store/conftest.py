@@ -64,12 +64,15 @@ class ToyProcess:
 
 
 @pytest.fixture
-def start_toy():
+def start_toy(monkeypatch):
     """Start a process that ingests: ``start_toy(uri, variant, *steps)``.
 
     They are forked from a server that has imported everything and run nothing, and so knows no
     later environment variables: those come along.
     """
+    # The server does not get our sys.path, and imports nothing, without a word, if it has to.
+    here = Path(__file__).parent
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (here, here.parents[1]))))
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["toy"])
     started = []
