@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from flows.capture.errors import CheckpointError
+from flows.capture.hub import HubRevision, find_revisions, is_repository
 from flows.capture.integrity import CONFIG_FILE, check_config, has_weights, read_json
 
 RANDOM_PREFIX: Final = "random:"
@@ -47,6 +48,7 @@ class Checkpoint:
         directory: Local folder of config, weights and tokenizer; None if it has none.
         gguf: Name of the GGUF file in the directory that holds weights, config and tokenizer.
         random: How weights are drawn, None when they are read.
+        hub: Where on the Hub it is, None when it is here; it has no directory then.
     """
 
     source: str
@@ -56,6 +58,7 @@ class Checkpoint:
     directory: Path | None
     gguf: str | None = None
     random: RandomWeights | None = None
+    hub: HubRevision | None = None
 
 
 def find_checkpoints(
@@ -65,10 +68,12 @@ def find_checkpoints(
 
     A source is a folder of one checkpoint; a folder of ``checkpoint-N`` folders; a GGUF file or
     a folder with one; or ``random:CONFIG[:key=value,...][@SEED]`` for an untrained model, where
-    CONFIG is a model type of `transformers` or a path with a config. The step of a plain folder
-    is the N of its own name, else the ``global_step`` of its trainer state, else 0. Folders of
-    a training run are listed without a look inside: a half-written one is refused when it is
-    read, and does not hold up the others.
+    CONFIG is a model type of `transformers` or a path with a config; or, where nothing of that
+    name lies here, ``OWNER/NAME[@REVISION[=STEP]]`` on the Hub, see `find_revisions`.
+
+    The step of a plain folder is the N of its own name, else the ``global_step`` of its trainer
+    state, else 0. Folders of a training run are listed without a look inside: a half-written one
+    is refused when it is read, and does not hold up the others.
 
     Args:
         source: What to look for.
@@ -81,11 +86,22 @@ def find_checkpoints(
     """
     if source.startswith(RANDOM_PREFIX):
         found = [_random(source, seed)]
+    elif is_repository(source) and not Path(source).parent.exists():
+        found = [
+            _remote(source, revision)
+            for revision in find_revisions(source, sweep=steps is not None)
+        ]
     else:
         found = _local(source, Path(source).expanduser())
     if name is not None:
         found = [replace(checkpoint, model=name) for checkpoint in found]
     return _with_steps(found, steps)
+
+
+def _remote(source: str, revision: HubRevision) -> Checkpoint:
+    return Checkpoint(
+        source, revision.model, revision.step, revision.commit, directory=None, hub=revision
+    )
 
 
 def _with_steps(found: list[Checkpoint], steps: Sequence[int] | None) -> list[Checkpoint]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from flows.capture.checkpoints import Checkpoint, RandomWeights
 from flows.capture.errors import CheckpointError
+from flows.capture.fetching import with_metadata
 from flows.capture.quiet import first_line, quiet
 
 if TYPE_CHECKING:
@@ -38,9 +39,10 @@ def load_config(checkpoint: Checkpoint) -> PreTrainedConfig:
             if random is not None and random.model_type is not None:
                 _check_overrides(AutoConfig.for_model(random.model_type), random)
                 return AutoConfig.for_model(random.model_type, **dict(random.overrides))
-            assert checkpoint.directory is not None
+            directory = with_metadata(checkpoint).directory
+            assert directory is not None
             config = AutoConfig.from_pretrained(
-                checkpoint.directory,
+                directory,
                 trust_remote_code=False,
                 local_files_only=True,
                 **({"gguf_file": checkpoint.gguf} if checkpoint.gguf else {}),

@@ -10,8 +10,17 @@ from pathlib import Path
 from typing import Final
 
 from flows.capture.checkpoints import Checkpoint
-from flows.capture.integrity import CONFIG_FILE, check_config, check_gguf, read_json, weight_files
-from flows.capture.tokenizer import tokenizer_files
+from flows.capture.fetching import with_metadata
+from flows.capture.hub import weight_digests
+from flows.capture.integrity import (
+    CONFIG_FILE,
+    check_config,
+    check_gguf,
+    file_sha256,
+    read_json,
+    tokenizer_files,
+    weight_files,
+)
 
 _IRRELEVANT_CONFIG: Final = frozenset({"_name_or_path", "architectures", "transformers_version"})
 
@@ -41,14 +50,17 @@ def fingerprint(checkpoint: Checkpoint) -> Fingerprint:
     """
     if checkpoint.random is not None:
         return _random_fingerprint(checkpoint)
-    assert checkpoint.directory is not None
-    directory = checkpoint.directory
+    directory = with_metadata(checkpoint).directory
+    assert directory is not None
     if checkpoint.gguf is not None:
-        digest = _file_sha256(check_gguf(directory / checkpoint.gguf))
+        digest = file_sha256(check_gguf(directory / checkpoint.gguf))
         files = {checkpoint.gguf: digest}
         return Fingerprint(_joined(files), files, digest, digest)
     check_config(directory)
-    files = {file.name: _file_sha256(file) for file in weight_files(directory)}
+    if checkpoint.hub is not None:
+        files = weight_digests(checkpoint.hub)
+    else:
+        files = {file.name: file_sha256(file) for file in weight_files(directory)}
     return Fingerprint(
         weights_sha256=_joined(files),
         files=files,
@@ -73,7 +85,7 @@ def _random_fingerprint(checkpoint: Checkpoint) -> Fingerprint:
 
 
 def _tokenizer_sha256(directory: Path) -> str | None:
-    files = {file.name: _file_sha256(file) for file in tokenizer_files(directory)}
+    files = {file.name: file_sha256(file) for file in tokenizer_files(directory)}
     return _joined(files) if files else None
 
 
@@ -81,11 +93,6 @@ def _config_sha256(config: Mapping[str, object]) -> str:
     kept = {key: value for key, value in config.items() if key not in _IRRELEVANT_CONFIG}
     text = json.dumps(kept, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _file_sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _joined(digests: Mapping[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zipfile
 from collections.abc import Mapping
@@ -14,7 +15,24 @@ CONFIG_FILE: Final = "config.json"
 WEIGHT_FILES: Final = ("model.safetensors", "pytorch_model.bin")
 """Names of a checkpoint's single weight file, the preferred one first; shards have an index."""
 
-_INDEX_SUFFIX: Final = ".index.json"
+INDEX_SUFFIX: Final = ".index.json"
+"""What the name of the index of shards adds to the name of a single file."""
+
+TOKENIZER_FILES: Final = (
+    "added_tokens.json",
+    "merges.txt",
+    "sentencepiece.bpe.model",
+    "special_tokens_map.json",
+    "spiece.model",
+    "tekken.json",
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "vocab.json",
+    "vocab.txt",
+)
+"""Files from which a tokenizer is built; at least one is there when a folder has one."""
+
 _LFS_POINTER: Final = b"version https://git-lfs"
 
 
@@ -30,19 +48,19 @@ def weight_files(directory: Path) -> list[Path]:
     for name in WEIGHT_FILES:
         if (directory / name).is_file():
             return [_checked(directory / name)]
-        index = directory / (name + _INDEX_SUFFIX)
+        index = directory / (name + INDEX_SUFFIX)
         if index.is_file():
             return [_checked(file) for file in _shards(index)]
     raise CheckpointError(
         f"{directory} holds no weights: expected {' or '.join(WEIGHT_FILES)}, or shards with "
-        f"their {_INDEX_SUFFIX} file; the checkpoint may still be being written"
+        f"their {INDEX_SUFFIX} file; the checkpoint may still be being written"
     )
 
 
 def has_weights(directory: Path) -> bool:
     """Tell whether a folder has the weight file, or the index of shards, of a checkpoint."""
     return any(
-        (directory / name).is_file() or (directory / (name + _INDEX_SUFFIX)).is_file()
+        (directory / name).is_file() or (directory / (name + INDEX_SUFFIX)).is_file()
         for name in WEIGHT_FILES
     )
 
@@ -149,3 +167,14 @@ def _check_safetensors(file: Path) -> None:
             f"{file} is {'truncated' if size < expected else 'too long'}: it has {size} bytes, "
             f"its header announces {expected}; copy it again"
         )
+
+
+def tokenizer_files(directory: Path) -> list[Path]:
+    """Return the files of a folder's tokenizer, none if it has no tokenizer."""
+    return [directory / name for name in TOKENIZER_FILES if (directory / name).is_file()]
+
+
+def file_sha256(file: Path) -> str:
+    """Return the SHA-256 of a file, read in pieces."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

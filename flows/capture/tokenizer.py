@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from flows.capture.checkpoints import Checkpoint
 from flows.capture.errors import TokenizerError
+from flows.capture.fetching import with_metadata
+from flows.capture.integrity import tokenizer_files
 from flows.capture.quiet import first_line, quiet
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-TOKENIZER_FILES: Final = (
-    "added_tokens.json",
-    "merges.txt",
-    "sentencepiece.bpe.model",
-    "special_tokens_map.json",
-    "spiece.model",
-    "tekken.json",
-    "tokenizer.json",
-    "tokenizer.model",
-    "tokenizer_config.json",
-    "vocab.json",
-    "vocab.txt",
-)
-"""Files from which a tokenizer is built; at least one is there when a folder has one."""
-
-
-def tokenizer_files(directory: Path) -> list[Path]:
-    """Return the files of a folder's tokenizer, none if it has no tokenizer."""
-    return [directory / name for name in TOKENIZER_FILES if (directory / name).is_file()]
 
 
 def load_tokenizer(checkpoint: Checkpoint) -> PreTrainedTokenizerBase:
@@ -39,7 +20,7 @@ def load_tokenizer(checkpoint: Checkpoint) -> PreTrainedTokenizerBase:
     Raises:
         TokenizerError: If there is none, or it cannot be read without running code of its own.
     """
-    directory = checkpoint.directory
+    directory = with_metadata(checkpoint).directory
     if directory is None or not (checkpoint.gguf or tokenizer_files(directory)):
         raise TokenizerError(
             f"{checkpoint.source} has no tokenizer: expected tokenizer.json or its like in "

@@ -13,6 +13,7 @@ from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel
 from flows.capture.checkpoints import Checkpoint
 from flows.capture.configs import load_config
 from flows.capture.errors import CheckpointError
+from flows.capture.fetching import with_weights
 from flows.capture.integrity import check_config, check_gguf, weight_files
 from flows.capture.quiet import first_line, quiet
 from flows.capture.structure import Stack, find_stacks
@@ -108,7 +109,7 @@ def load_model(
 def _read_model(
     checkpoint: Checkpoint, dtype: torch.dtype | None, attention: str | None, head: bool
 ) -> PreTrainedModel:
-    directory = checkpoint.directory
+    directory = with_weights(checkpoint).directory
     assert directory is not None
     options: dict[str, str] = {}
     if checkpoint.gguf is not None:
