@@ -86,11 +86,14 @@ def _run_in_threads(
     tasks: Sequence[Task],
     on_result: Callable[[Result], None],
 ) -> None:
-    calls = [delayed(function, pure=False)(task) for task in tasks]
-    keys = {call.key for call in calls}
+    # Dask runs independent tasks in the order of their keys.
+    keys = [f"task-{number:09d}" for number in range(len(tasks))]
+    call = delayed(function, pure=False)
+    calls = [call(task, dask_key_name=key) for task, key in zip(tasks, keys, strict=True)]
+    wanted = set(keys)
 
     def collect(key: str, result: Result, *_: object) -> None:
-        if key in keys:
+        if key in wanted:
             on_result(result)
 
     with Callback(posttask=collect):
