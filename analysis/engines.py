@@ -86,8 +86,8 @@ def _run_in_threads(
     tasks: Sequence[Task],
     on_result: Callable[[Result], None],
 ) -> None:
-    # Dask runs independent tasks in the order of their keys.
-    keys = [f"task-{number:09d}" for number in range(len(tasks))]
+    # Dask starts independent tasks in the falling order of their keys.
+    keys = [f"task-{number:09d}" for number in reversed(range(len(tasks)))]
     call = delayed(function, pure=False)
     calls = [call(task, dask_key_name=key) for task, key in zip(tasks, keys, strict=True)]
     wanted = set(keys)
