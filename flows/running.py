@@ -44,6 +44,7 @@ class CaptureOptions:
         batch_tokens: Tokens of a batch, by the device when None.
         allow_nonfinite: Store NaN and infinity, counted, instead of refusing them.
         supersede: Replace what is stored under the step from other weights or other inputs.
+        rewrite: Write anew what is stored from the same, because it is damaged.
     """
 
     sites: tuple[str, ...] | None = None
@@ -51,6 +52,7 @@ class CaptureOptions:
     batch_tokens: int | None = None
     allow_nonfinite: bool = False
     supersede: bool = False
+    rewrite: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,19 +91,34 @@ def run_job(job: Job, progress: Progress | None = None) -> bool:
     Returns:
         Whether anything was stored: another process may have been faster.
     """
-    # Here, not above: torch takes seconds to import, and what is stored needs none of it.
-    from flows.capture.weights import load_model
-
     tokens = corpus_tokens(job.corpus, job.checkpoint)
-    loaded = load_model(
-        job.checkpoint,
-        device=job.options.device,
-        attention="eager" if _needs_probabilities(job.options) else None,
-    )
+    loaded = load_job(job)
     total = len(tokens) * len(loaded.stacks)
     report = None if progress is None else lambda done: progress(done, total)
     stored = [_store_stack(job, stack, tokens, report) for stack in loaded.each_stack()]
     return any(stored)
+
+
+def load_job(job: Job) -> LoadedModel:
+    """Load the model of a job so that all sites asked for can be captured.
+
+    Raises:
+        CheckpointError: If it cannot be read.
+    """
+    # Here, not above: torch takes seconds to import, and what is stored needs none of it.
+    from flows.capture.weights import load_model
+
+    return load_model(
+        job.checkpoint,
+        device=job.options.device,
+        attention="eager" if _needs_probabilities(job.options) else None,
+    )
+
+
+def shown_tokens(loaded: LoadedModel, tokens: Tokens) -> Tokens:
+    """Return the tokens that the rows of the chosen stack belong to."""
+    start = loaded.stack.decoder_start
+    return tokens if start is None else tokens.shifted(start)
 
 
 def _store_stack(
@@ -117,6 +134,7 @@ def _store_stack(
         identity=job.identity,
         sites=sites,
         supersede=job.options.supersede,
+        rewrite=job.options.rewrite,
         allow_nonfinite=job.options.allow_nonfinite,
         wait=RIVAL_WAIT,
     )
@@ -144,8 +162,6 @@ def _create(job: Job, loaded: LoadedModel, tokens: Tokens) -> tuple[str, ...]:
     stack = loaded.stack
     available = available_sites(stack)
     sites = job.options.sites or tuple(name for name in DEFAULT_SITES if name in available)
-    start = stack.decoder_start
-    shown = tokens if start is None else tokens.shifted(start)
     create_model(
         job.repository,
         job.corpus.name,
@@ -155,7 +171,7 @@ def _create(job: Job, loaded: LoadedModel, tokens: Tokens) -> tuple[str, ...]:
             ArraySpec(SITES[shape.name], {**shape.sizes, TOKEN: len(tokens)})
             for shape in site_shapes(stack, sites)
         ],
-        tokens=shown.coordinates(),
+        tokens=shown_tokens(loaded, tokens).coordinates(),
         attributes={
             "model_type": loaded.model_type,
             "causal": stack.causal,

@@ -44,6 +44,7 @@ class Request:
         identity: Everything that changes the values, except the list of sites.
         sites: Sites to store, None for every site of the group.
         supersede: Whether something else stored under the same step is replaced.
+        rewrite: Whether what is stored with the same identity is written anew.
         takeover_after: Age from which a reservation in an object store counts as abandoned.
     """
 
@@ -52,6 +53,7 @@ class Request:
     identity: Mapping[str, JSON]
     sites: Sequence[str] | None
     supersede: bool
+    rewrite: bool
     takeover_after: timedelta
 
 
@@ -185,7 +187,8 @@ def _reserve(
         sites, identity = read_texts(group, slot, "sites", "identity")
         stored = tuple(sites.split())
         differences = identity_difference(json.loads(identity), request.identity)
-        if not differences and set(wanted) <= set(stored):
+        replaced = request.rewrite or bool(differences)
+        if not replaced and set(wanted) <= set(stored):
             return AlreadyStored(request.path, request.step, stored)
         if differences and not request.supersede:
             raise IdentityConflictError(
@@ -193,7 +196,7 @@ def _reserve(
                 differences,
                 "Store it under another model name, or supersede what is stored",
             )
-        if differences:
+        if replaced:
             dropped = tuple(name for name in stored if name not in wanted)
         else:
             kept, wanted = stored, tuple(name for name in wanted if name not in stored)

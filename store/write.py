@@ -54,6 +54,7 @@ def reserve_step(
     identity: Mapping[str, JSON],
     sites: Sequence[str] | None = None,
     supersede: bool = False,
+    rewrite: bool = False,
     allow_nonfinite: bool = False,
     wait: timedelta = timedelta(0),
     takeover_after: timedelta = TAKEOVER_AFTER,
@@ -71,6 +72,7 @@ def reserve_step(
         sites: Sites to store, every site of the group by default.
         supersede: Replace what is stored under the step with another identity; it stays in the
             history.
+        rewrite: Write anew what is stored with the same identity, because it is damaged.
         allow_nonfinite: Store NaN and infinity, and count them.
         wait: How long to wait for a living writer of the same step.
         takeover_after: Age from which a reservation in an object store counts as abandoned.
@@ -82,7 +84,7 @@ def reserve_step(
             waiting.
         StoreFullError: If the disk is full.
     """
-    request = Request(path, step, identity, sites, supersede, takeover_after)
+    request = Request(path, step, identity, sites, supersede, rewrite, takeover_after)
     deadline = time.monotonic() + wait.total_seconds()
     while True:
         try:

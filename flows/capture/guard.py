@@ -43,7 +43,14 @@ def replay(
 
 
 def deviation(site: str, got: NDArray[np.float32], expected: NDArray[np.float32]) -> float:
-    """Return the largest norm of a row's difference, relative to the norm of the expected row.
+    """Return the largest of :func:`deviations`."""
+    return float(deviations(site, got, expected).max())
+
+
+def deviations(
+    site: str, got: NDArray[np.float32], expected: NDArray[np.float32]
+) -> NDArray[np.float64]:
+    """Return the norm of each row's difference, relative to the norm of the expected row.
 
     Two NaN, or two infinities of one sign, are the same. For a site of single numbers, the
     difference is relative to the largest of them.
@@ -52,18 +59,21 @@ def deviation(site: str, got: NDArray[np.float32], expected: NDArray[np.float32]
         site: Name of the site, which tells whether the last dimension makes up a row.
         got: Values of the site.
         expected: Values of the same shape.
+
+    Returns:
+        The dimensions of the site up to token.
     """
     same = (got == expected) | (np.isnan(got) & np.isnan(expected))
-    difference = np.zeros(got.shape)
+    difference: NDArray[np.float64] = np.zeros(got.shape)
     # Elsewhere too, one of them may be infinite: the difference is then, and is meant to be.
     np.subtract(got, expected, out=difference, where=~same, dtype=np.float64)
     finite = np.where(np.isfinite(expected), expected, 0.0).astype(np.float64)
     if SITES[site].dims[-1] == "token":
-        return float(
-            np.abs(difference).max() / max(np.abs(finite).max(), np.finfo(np.float32).tiny)
-        )
-    norms = np.maximum(np.linalg.norm(finite, axis=-1), np.finfo(np.float32).tiny)
-    return float((np.linalg.norm(difference, axis=-1) / norms).max())
+        sizes, norms = np.abs(difference), np.abs(finite).max()
+    else:
+        sizes, norms = (np.linalg.norm(values, axis=-1) for values in (difference, finite))
+    relative: NDArray[np.float64] = sizes / np.maximum(norms, np.finfo(np.float32).tiny)
+    return relative
 
 
 def check_batching(loaded: LoadedModel, tokens: Tokens, sites: Sequence[str]) -> float:

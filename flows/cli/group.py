@@ -10,13 +10,16 @@ import click
 
 from flows.cli.collect import gc
 from flows.cli.corpora import corpus
-from flows.cli.held import ls, verify
+from flows.cli.exchange import export, import_
+from flows.cli.held import ls
 from flows.cli.history import history, tag
 from flows.cli.ingest import ingest
 from flows.cli.metrics import compute, plot, show
 from flows.cli.options import examples
+from flows.cli.repair import repair
 from flows.cli.report import report
 from flows.cli.study import study
+from flows.cli.verify import verify
 
 FAILED: Final = 1
 USAGE: Final = 2
@@ -82,7 +85,23 @@ def actlas() -> None:
     """Keep the activations of neural networks once, and ask them anything later."""
 
 
-for _command in (corpus, ingest, ls, compute, show, plot, report, study, verify, history, tag, gc):
+for _command in (
+    corpus,
+    ingest,
+    ls,
+    compute,
+    show,
+    plot,
+    report,
+    study,
+    verify,
+    history,
+    tag,
+    gc,
+    export,
+    import_,
+    repair,
+):
     actlas.add_command(_command)
 
 

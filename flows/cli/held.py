@@ -1,4 +1,4 @@
-"""``actlas ls`` and ``actlas verify``: what the store holds, and whether it is sound."""
+"""``actlas ls``: what the store holds."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from flows.cli.options import Moment, examples, json_option, moment_options, store_option
-from flows.console import byte_size, print_json, print_table, progress_bar
+from flows.console import byte_size, print_json, print_table
 
 if TYPE_CHECKING:
     from store.catalogue import HeldModel, HeldStep
-    from store.verify import Finding
 
 _SHOWN_STEPS = 6
 
@@ -107,42 +106,3 @@ def _notes(steps: Sequence[HeldStep]) -> str:
     if nonfinite:
         notes.append(f"{nonfinite:,} values not finite")
     return "; ".join(notes)
-
-
-@click.command(
-    short_help="Check that nothing stored is missing or damaged.",
-    epilog=examples(
-        "actlas verify",
-        "actlas verify plays/tiny-neox --json",
-    ),
-)
-@click.argument("what", required=False, metavar="[CORPUS[/MODEL]]")
-@click.option(
-    "--census",
-    is_flag=True,
-    expose_value=False,
-    help="Read every chunk and compare it with the checksum recorded for it; the default.",
-)
-@store_option
-@json_option
-def verify(what: str | None, store: str, as_json: bool) -> None:
-    """Check that no chunk of a complete step is missing, truncated or damaged; fail if one is."""
-    from store.repository import Repository
-    from store.verify import census
-
-    repository = Repository.open(store, read_only=True)
-    with progress_bar("verify") as progress:
-        findings = census(repository, what, progress=lambda _, total: progress(1, total))
-    if as_json:
-        print_json([asdict(finding) for finding in findings])
-    elif findings:
-        print_table(("what", "model", "site", "step", "layer", "detail"), list(map(_row, findings)))
-    else:
-        click.echo(f"Every chunk of {what or store} is as it was written.")
-    if findings:
-        raise click.exceptions.Exit(1)
-
-
-def _row(finding: Finding) -> tuple[str, ...]:
-    where = ("" if number is None else str(number) for number in (finding.step, finding.layer))
-    return (finding.kind, finding.path, finding.site, *where, finding.detail)

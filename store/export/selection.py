@@ -47,6 +47,9 @@ class Selection:
                 asked for.
         """
         uri = self.repository.uri
+        for site in self.sites or ():
+            if site not in SITES:
+                raise UnknownNameError("site", site, SITES, "actlas")
         found = chosen_models(uri, self.snapshot, self.corpus, self.models, self._holds)
         for model in open_models(uri, self.snapshot, list(found.values())):
             path = model.node.path

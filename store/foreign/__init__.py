@@ -1,6 +1,6 @@
 """Taking in activations that other tools have dumped as tensors."""
 
 from .intake import import_tensors
-from .table import LabelledTensor, read_labels, read_tokens
+from .table import LabelledTensor, labels_of, read_labels, read_tokens
 
-__all__ = ["LabelledTensor", "import_tensors", "read_labels", "read_tokens"]
+__all__ = ["LabelledTensor", "import_tensors", "labels_of", "read_labels", "read_tokens"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,6 +68,27 @@ def read_labels(table: str | os.PathLike[str]) -> list[LabelledTensor]:
     if not labels:
         raise StoreError(f"{path} lists no tensors")
     return labels
+
+
+def labels_of(
+    labels: Sequence[LabelledTensor], files: Iterable[Path], *, where: str
+) -> list[LabelledTensor]:
+    """Return the labels of some files alone.
+
+    Args:
+        labels: Labels of tensors.
+        files: The files.
+        where: What lists them, for messages.
+
+    Raises:
+        UnknownNameError: If a file has no label.
+    """
+    known = {label.path.resolve(): str(label.path) for label in labels}
+    wanted = [file.resolve() for file in files]
+    for file in wanted:
+        if file not in known:
+            raise UnknownNameError("file", str(file), known.values(), where)
+    return [label for label in labels if label.path.resolve() in wanted]
 
 
 def read_tokens(table: str | os.PathLike[str]) -> dict[str, npt.NDArray[np.int64]]:

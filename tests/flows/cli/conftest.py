@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from zarr.core.buffer import default_buffer_prototype
+from zarr.core.sync import sync
 
 from flows.capture.checkpoints import find_checkpoints
 from flows.cli import actlas
@@ -53,3 +55,18 @@ def run(store: str) -> Run:
         return result
 
     return invoke
+
+
+@pytest.fixture
+def damage(store: str) -> Callable[[str], None]:
+    """Return a function that deletes a chunk of ``cats/tiny``, by the key Zarr gives it."""
+
+    def delete(key: str) -> None:
+        held = Repository.open(store).read().store
+        encoded = sync(held.get(f"cats/tiny/{key}", default_buffer_prototype()))
+        assert encoded is not None
+        files = (path for path in (Path(store) / "chunks").rglob("*") if path.is_file())
+        (file,) = (path for path in files if path.read_bytes() == encoded.to_bytes())
+        file.unlink()
+
+    return delete

@@ -1,0 +1,94 @@
+"""Putting back what a store has lost: damaged steps are computed again, from the same weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from flows.measurement import complete_steps, require_known
+from flows.running import CaptureOptions, run_job
+from flows.sources import source_job
+from store.catalogue import HeldModel, catalogue
+from store.repository import Repository
+from store.schema import SITES, node_name
+from store.verify import Finding, census
+
+
+@dataclass(frozen=True)
+class Repair:
+    """What was wrong with a model, and what is now.
+
+    Attributes:
+        path: ``CORPUS/MODEL``.
+        found: What the census found at first.
+        repaired: Steps that were computed and stored again.
+        left: What a census finds afterwards.
+    """
+
+    path: str
+    found: tuple[Finding, ...]
+    repaired: tuple[int, ...]
+    left: tuple[Finding, ...]
+
+
+def repair_model(
+    repository: Repository,
+    corpus: str,
+    model: str,
+    *,
+    steps: Sequence[int] | None = None,
+    source: str | None = None,
+    device: str = "auto",
+    progress: Callable[[int, int], None] | None = None,
+) -> Repair:
+    """Compute the steps again in which a census finds something, and take another census.
+
+    Nothing is replaced before all of a step is there again, and only by what the same weights,
+    tokens and config give.
+
+    Args:
+        repository: The store.
+        corpus: Name of the corpus.
+        model: Id of the model.
+        steps: Steps that may be repaired, all by default.
+        source: Where the checkpoints are, by default where the store says.
+        device: A torch device, or ``auto``.
+        progress: Called with the number of steps just done, and of all.
+
+    Raises:
+        UnknownNameError: If there is no such corpus, model or step.
+        CheckpointError: If the checkpoint of a step is not found, or is not the one stored.
+        StoreError: If the store cannot take it.
+    """
+    path = f"{corpus}/{node_name(model)}"
+    stacks = catalogue(repository, corpus=corpus, model=model)
+    require_known("step", steps, {n for held in stacks for n in complete_steps(held)}, stacks)
+    found = tuple(census(repository, path))
+    bad = {one.step for one in found if one.step is not None}
+    repaired = tuple(sorted(bad if steps is None else bad & set(steps)))
+    for step in repaired:
+        _store_again(repository, stacks, step, source, device)
+        if progress is not None:
+            progress(1, len(repaired))
+    left = tuple(census(repository, path)) if repaired else found
+    return Repair(path, found, repaired, left)
+
+
+def _store_again(
+    repository: Repository,
+    stacks: Sequence[HeldModel],
+    step: int,
+    source: str | None,
+    device: str,
+) -> None:
+    """Run a checkpoint once more for all sites that the groups of its stacks have."""
+    there = [(held, one) for held in stacks for one in held.steps if one.step == step]
+    stored = {site for _, one in there for site in one.sites}
+    options = CaptureOptions(
+        sites=tuple(site for site in SITES if site in stored),
+        device=device,
+        allow_nonfinite=any(one.nonfinite for _, one in there),
+        rewrite=True,
+    )
+    held, one = there[0]
+    run_job(source_job(repository, held, one, source=source, options=options))

@@ -1,0 +1,86 @@
+"""From a step of the store back to the checkpoint that it was computed from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from flows.capture.checkpoints import RANDOM_PREFIX, find_checkpoints
+from flows.capture.errors import CheckpointError
+from flows.ingestion import prepare_job
+from flows.inputs import read_corpus
+from flows.running import CaptureOptions, Job
+from store.identity import identity_difference
+
+if TYPE_CHECKING:
+    from flows.capture.checkpoints import Checkpoint
+    from store.catalogue import HeldModel, HeldStep
+    from store.repository import Repository
+
+_RANDOM_NAME: Final = "random-"
+
+
+def source_job(
+    repository: Repository,
+    held: HeldModel,
+    step: HeldStep,
+    *,
+    source: str | None,
+    options: CaptureOptions,
+) -> Job:
+    """Find the checkpoint that a step was stored from, and prove by digests that it is the one.
+
+    Args:
+        repository: The store.
+        held: The model as the catalogue lists it.
+        step: One of its complete steps.
+        source: Where the checkpoint is; by default the recorded id and revision are looked up, as
+            a folder below the working directory, on the Hub, or as an untrained model.
+        options: How it is to be run.
+
+    Raises:
+        CheckpointError: If there is no such checkpoint, or it has other weights, another config
+            or another tokenizer than the step was stored from.
+    """
+    where = f"{held.path} step {step.step}"
+    if "imported" in step.identity:
+        raise CheckpointError(f"{where} was imported as tensors, so that there is no model to run")
+    checkpoint = _find(held, step, where, source)
+    job = prepare_job(repository, read_corpus(repository, held.corpus), checkpoint, options)
+    differences = identity_difference(step.identity, job.identity)
+    if differences:
+        lines = "".join(f"\n  {line}" for line in differences)
+        raise CheckpointError(
+            f"{checkpoint.source} is not what {where} was stored from:{lines}\n"
+            "Give the checkpoint that it was stored from with --source"
+        )
+    return job
+
+
+def _find(held: HeldModel, step: HeldStep, where: str, source: str | None) -> Checkpoint:
+    """Return the checkpoint of a step, under the model name and step that the store has."""
+    named = _recorded_source(held, step) if source is None else source
+    try:
+        found = find_checkpoints(named, name=held.model)
+    except CheckpointError as error:
+        if source is not None:
+            raise
+        raise CheckpointError(
+            f"{where} was stored from {held.model}, revision {step.revision}, which is not found"
+            f" again: {error}. Give its place with --source"
+        ) from error
+    if len(found) > 1:
+        steps = ", ".join(str(one.step) for one in found)
+        found = [one for one in found if one.step == step.step]
+        if not found:
+            raise CheckpointError(f"{named} has no step {step.step}: it has {steps}")
+    return replace(found[0], step=step.step)
+
+
+def _recorded_source(held: HeldModel, step: HeldStep) -> str:
+    if held.model.startswith(_RANDOM_NAME):
+        seed = step.revision.removeprefix("seed")
+        return f"{RANDOM_PREFIX}{held.model.removeprefix(_RANDOM_NAME)}@{seed}"
+    if "/" in held.model:
+        return f"{held.model}@{step.revision}={step.step}"
+    return held.model

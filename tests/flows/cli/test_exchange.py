@@ -1,0 +1,99 @@
+"""``actlas export`` and ``import``: their options reach the store's doors, errors the user."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+from safetensors.numpy import load_file
+
+from flows.cli.exchange import FORMATS
+from store import open_store
+from store.export import FORMATS as KNOWN
+
+PATH = "cats/tiny"
+
+
+def test_the_help_lists_every_format() -> None:
+    assert tuple(KNOWN) == FORMATS
+
+
+def test_safetensors_hold_the_stored_rows(run, store: str, tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    arguments = ("--format", "safetensors", "--sites", "residual", "--steps", "10")
+    answer = run("export", PATH, *arguments, "--layers", "2", "-o", str(target), "--json").output
+    (written,) = json.loads(answer)["written"]
+    tensors = load_file(written)
+    stored = open_store(store)[PATH]["residual"].sel(step=10, layer=2)
+    np.testing.assert_array_equal(tensors["residual.layer_2"], stored)
+    assert "final_norm" not in tensors
+    taken = run("export", PATH, *arguments, "-o", str(target), code=1).stderr
+    assert "Give a new path" in taken
+
+
+def test_a_corpus_is_exported_as_it_was(run, tmp_path: Path) -> None:
+    run("tag", "before")
+    run("gc", "--model", PATH, "--drop-steps", "10", "--yes")
+    arguments = ("export", "cats", "--format", "zarr", "--tag", "before", "-o")
+    output = run(*arguments, str(tmp_path / "out")).output
+    assert "Wrote" in output
+    (found,) = (tmp_path / "out").glob("*.zarr")
+    model = xr.open_zarr(found, group=PATH, consolidated=False)
+    assert model["step"].values.tolist() == [0, 10]
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Path:
+    """Return a folder of two steps of dumped states (layer, token, dim) and their table."""
+    folder = tmp_path / "dump"
+    folder.mkdir()
+    lines = ["file,step"]
+    for step in (0, 5):
+        states = np.random.default_rng(step).standard_normal((3, 6, 4), dtype=np.float32)
+        np.save(folder / f"{step}.npy", states)
+        lines.append(f"{step}.npy,{step}")
+    (folder / "labels.csv").write_text("\n".join(lines))
+    (folder / "tokens.csv").write_text("sequence,token_id\n" + "0,7\n" * 3 + "1,9\n" * 3)
+    return folder
+
+
+def test_dumped_states_come_in_once(run, store: str, dump: Path) -> None:
+    tables = ("--labels", str(dump / "labels.csv"), "--tokens", str(dump / "tokens.csv"))
+    one = run("import", "dumps/mine", str(dump / "5.npy"), *tables, "--json").output
+    assert json.loads(one) == {"path": "dumps/mine", "stored": [5], "known": []}
+    assert "stored 1 steps, 1 were there already" in run("import", "dumps/mine", *tables).output
+    model = open_store(store)["dumps/mine"]
+    np.testing.assert_array_equal(model["residual"].sel(step=5), np.load(dump / "5.npy"))
+    assert model["token_id"].values.tolist() == [7, 7, 7, 9, 9, 9]
+    message = run("verify", "dumps/mine", "--replay", "1", code=1).stderr
+    assert "was imported as tensors, so that there is no model to run" in message
+
+
+def test_import_errors(run, dump: Path) -> None:
+    labels = ("--labels", str(dump / "labels.csv"))
+    (dump / "50.npy").touch()
+    unknown = run("import", "dumps/mine", str(dump / "50.npy"), *labels, code=2).stderr
+    assert "no file" in unknown
+    assert "did you mean" in unknown
+    assert "is no CORPUS/MODEL" in run("import", "dumps", *labels, code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["cats/tinny", "--format", "zarr"], "did you mean 'tiny'"),
+        (["cts", "--format", "zarr"], "did you mean 'cats'"),
+        (["cats", "--format", "zar"], "'zarr'"),
+        (["cats", "--format", "zarr", "--sites", "residul"], "did you mean 'residual'"),
+        (["cats", "--format", "zarr", "--steps", "3"], "no step 3"),
+        (["cats", "--format", "zarr", "--layers", "9"], "no layer 9"),
+    ],
+)
+def test_what_cannot_be_exported(run, tmp_path: Path, arguments: list[str], message: str) -> None:
+    target = tmp_path / "out"
+    result = run("export", *arguments, "-o", str(target), code=2)
+    assert message in " ".join(result.stderr.split())
+    assert not target.exists()
