@@ -33,7 +33,7 @@ def disjoint_subsamples(
         sequences: Sequence of each row (token), to keep whole; rows are dealt singly without.
 
     Returns:
-        Row numbers of each subsample, in rising order.
+        Row numbers of each subsample, in rising order; one empty subsample where there is no row.
     """
     units = np.arange(n) if sequences is None else np.unique(sequences, return_inverse=True)[1]
     sizes = np.bincount(units, minlength=1)
@@ -42,7 +42,7 @@ def disjoint_subsamples(
     part = np.empty(len(sizes), np.int64)
     part[order] = np.minimum(middles * parts // max(n, 1), parts - 1)
     dealt = [np.flatnonzero(part[units] == number) for number in range(parts)]
-    return [rows for rows in dealt if len(rows)]
+    return [rows for rows in dealt if len(rows)] or dealt[:1]
 
 
 def subsample_errors(

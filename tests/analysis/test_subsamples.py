@@ -73,6 +73,18 @@ def test_errors_of_a_curve_and_of_subsamples_too_small() -> None:
     assert np.isnan(few["two_nn_mle"])
 
 
+def test_rows_that_are_not_there_have_no_error() -> None:
+    """One-token sequences of a causal model leave the population ``content`` without a row."""
+    (empty,) = disjoint_subsamples(0, 10, seed=0)
+    assert len(empty) == 0
+    none = np.empty((0, 3), np.float32)
+    errors = subsample_errors(none, [TWO_NN_MLE], sequences=np.empty(0, np.int64))
+    assert np.isnan(errors["two_nn_mle"])
+    levels = decimate(none, [TWO_NN_MLE], factors=(1, 2))
+    assert levels["n"].values.tolist() == [0, 0]
+    assert np.isnan(levels["two_nn_mle"]).all()
+
+
 def test_own_sequences_are_excluded_in_subsamples_as_well() -> None:
     rows = plane(200, 0)
     sequences = np.repeat(np.arange(20), 10)
