@@ -61,4 +61,6 @@ def _prepare_prefect(home: Path) -> None:
         DO_NOT_TRACK="1",
         PREFECT_SERVER_UI_ENABLED="false",
         PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS="300",
+        # The flow says what became of each checkpoint; once is enough.
+        PREFECT_LOGGING_LOGGERS_PREFECT_TASK_RUNS_LEVEL="WARNING",
     )
