@@ -1,0 +1,24 @@
+"""Studies: each experiment of the two papers as one command, from the store."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from flows.studies.depth import ANISOTROPY_TEXT, DRIFT, ENCODER_DECODER
+from flows.studies.study import Study
+from flows.studies.training import INTRINSIC_DIMENSION, SHAPE_OF_LEARNING, TRAINING_DYNAMICS
+
+STUDIES: Final[dict[str, Study]] = {
+    study.name: study
+    for study in (
+        SHAPE_OF_LEARNING,
+        TRAINING_DYNAMICS,
+        INTRINSIC_DIMENSION,
+        ANISOTROPY_TEXT,
+        DRIFT,
+        ENCODER_DECODER,
+    )
+}
+"""All studies by the name that is typed."""
+
+__all__ = ["STUDIES", "Study"]

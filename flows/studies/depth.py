@@ -1,0 +1,130 @@
+"""Studies over depth: anisotropy of encoders and decoders, of every model, and drift."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from flows.studies.panels import draw_against, draw_metrics
+from flows.studies.sentences import tell_populations, tell_shapes, tell_threshold
+from flows.studies.study import Measured, Study
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ANISOTROPIC: Final = 0.1
+"""Average cosine from which a layer is called anisotropic here; the paper names no number."""
+
+_STRONG: Final = 0.9
+"""Correlation from which drift is said to go with the average cosine."""
+
+
+def _draw_text(study: Study, measured: Measured) -> Mapping[str, Figure]:
+    return {"depth": draw_metrics(study, measured, study.metrics[:3], x="relative_depth")}
+
+
+def _tell_text(study: Study, measured: Measured) -> Sequence[str]:
+    told = []
+    for model in measured.models:
+        curve = measured.curve(model, "average_cosine", "relative_depth", study.population)
+        if curve is None:
+            continue
+        best = int(np.nanargmax(curve.y))
+        count = int((curve.y > ANISOTROPIC).sum())
+        told += [
+            f"{model} ({measured.kind(model)}): the average cosine is highest, {curve.y[best]:.3g},"
+            f" at relative depth {curve.x[best]:.2f}; it is above {ANISOTROPIC} in {count} of"
+            f" {len(curve.y)} layers.",
+            tell_populations(study, measured, model, "average_cosine", "relative_depth"),
+        ]
+    return told
+
+
+ANISOTROPY_TEXT: Final = Study(
+    name="anisotropy-text",
+    title="Average cosine by layer, text models",
+    question="Is every text model anisotropic in some layer?",
+    source="Godey et al. 2024, experiment G1",
+    needs=frozenset({"encoder", "decoder", "both"}),
+    metrics=("average_cosine", "average_cosine_within", "average_cosine_across"),
+    population="all",
+    draw=_draw_text,
+    tell=_tell_text,
+)
+
+
+def _draw_encoder_decoder(study: Study, measured: Measured) -> Mapping[str, Figure]:
+    return {"depth": draw_metrics(study, measured, study.metrics, x="relative_depth")}
+
+
+def _tell_encoder_decoder(study: Study, measured: Measured) -> Sequence[str]:
+    told = []
+    for population in (study.population, "typical"):
+        if population in measured.populations:
+            told += tell_threshold(measured, "svd_anisotropy", population, measured.models)
+    return told + tell_shapes(study, measured, "svd_anisotropy", "relative_depth", measured.models)
+
+
+ENCODER_DECODER: Final = Study(
+    name="encoder-decoder",
+    title="Anisotropy by depth, encoders against decoders",
+    question="Is the profile of anisotropy a bell for decoders and flat for encoders?",
+    source="Razzhigaev et al. 2024, experiment R1",
+    needs=frozenset({"encoder", "decoder", "both"}),
+    metrics=("svd_anisotropy", "svd_anisotropy_uncentred", "average_cosine"),
+    population="all",
+    draw=_draw_encoder_decoder,
+    tell=_tell_encoder_decoder,
+)
+
+
+def _draw_drift(study: Study, measured: Measured) -> Mapping[str, Figure]:
+    return {
+        "depth": draw_metrics(study, measured, study.metrics, x="relative_depth"),
+        "drift-against-cosine": draw_against(study, measured, x="drift_norm", y="average_cosine"),
+    }
+
+
+def _tell_drift(study: Study, measured: Measured) -> Sequence[str]:
+    told = []
+    for model in measured.models:
+        found = {}
+        for metric in study.metrics:
+            curve = measured.curve(model, metric, "layer", study.population)
+            if curve is not None:
+                found[metric] = curve.y
+        if len(found) < len(study.metrics) or len(found["drift_norm"]) < 3:
+            continue
+        told.append(_correlations(model, found["drift_norm"], found))
+    return told
+
+
+def _correlations(model: str, norm: np.ndarray, found: Mapping[str, np.ndarray]) -> str:
+    from scipy.stats import spearmanr
+
+    cosine, ratio = found["average_cosine"], found["drift_ratio"]
+    pearson = float(np.corrcoef(norm, cosine)[0, 1])
+    by_rank = float(spearmanr(norm, cosine).statistic)
+    off = float(np.abs(ratio**2 - cosine).max())
+    verdict = "goes with" if pearson > _STRONG else "does not by itself explain"
+    return (
+        f"{model}: over its {len(norm)} layers the norm of the mean row correlates with the average"
+        f" cosine at {pearson:.2f} (by ranks {by_rank:.2f}): drift {verdict} it. The squared drift"
+        f" ratio, which equals the average cosine where all norms are equal, is off by up to"
+        f" {off:.2g}."
+    )
+
+
+DRIFT: Final = Study(
+    name="drift",
+    title="Drift of the mean row and average cosine",
+    question="Does the drift of the mean explain the average cosine?",
+    source="Godey et al. 2024, experiment G4",
+    needs=frozenset({"encoder", "decoder", "both"}),
+    metrics=("average_cosine", "drift_norm", "drift_ratio"),
+    population="all",
+    draw=_draw_drift,
+    tell=_tell_drift,
+)
