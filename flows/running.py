@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.metadata import version
@@ -11,10 +12,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from flows.inputs import Corpus, corpus_tokens
 from flows.streaming import stream
 from store.create import ArraySpec, create_model
+from store.errors import StoreError
 from store.identity import JSON
 from store.repository import Repository
 from store.schema import HEAD, HEAD_DIM, SITES, TOKEN, node_name
 from store.slots import AlreadyStored
+from store.unused import remove_unused_model
 from store.write import reserve_step
 
 if TYPE_CHECKING:
@@ -95,7 +98,12 @@ def run_job(job: Job, progress: Progress | None = None) -> bool:
     loaded = load_job(job)
     total = len(tokens) * len(loaded.stacks)
     report = None if progress is None else lambda done: progress(done, total)
-    stored = [_store_stack(job, stack, tokens, report) for stack in loaded.each_stack()]
+    try:
+        stored = [_store_stack(job, stack, tokens, report) for stack in loaded.each_stack()]
+    except BaseException:
+        with suppress(StoreError):
+            remove_unused_model(job.repository, job.path)
+        raise
     return any(stored)
 
 

@@ -1,0 +1,47 @@
+"""Taking back the groups of a model of which no step was ever stored."""
+
+from __future__ import annotations
+
+import zarr
+
+from .arrays import member
+from .repository import Repository
+from .schema import METRICS_GROUP, STACKS, STEP
+from .slots import FREE
+
+
+def remove_unused_model(repository: Repository, path: str) -> bool:
+    """Remove the groups of a model that hold no step, reserved or complete, and no metrics.
+
+    An ingest that fails leaves them behind; they would be listed, and would hold the model to the
+    tokens of that attempt.
+
+    Args:
+        repository: The store.
+        path: Path of the model, ``CORPUS/MODEL``; each of its stacks is looked at by itself.
+
+    Returns:
+        Whether anything was removed.
+    """
+
+    def change(root: zarr.Group) -> bool:
+        unused = [
+            name
+            for name in (*(f"{path}/{stack}" for stack in STACKS), path)
+            if _remove_if_unused(root, name)
+        ]
+        return bool(unused)
+
+    return repository.update(f"remove {path}, of which nothing was stored", change)
+
+
+def _remove_if_unused(root: zarr.Group, path: str) -> bool:
+    group = root.get(path)
+    if not isinstance(group, zarr.Group):
+        return False
+    if any(name in group for name in (*STACKS, METRICS_GROUP)):
+        return False
+    if STEP in group and (member(group, STEP)[:] != FREE).any():
+        return False
+    del root[path]
+    return True
