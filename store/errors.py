@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-_REMEDY: Final = "Ingest the step again, superseding it, or restore the object from a copy"
+_REMEDY: Final = "Run `actlas repair`, or restore the object from a copy"
 
 
 class StoreError(Exception):
