@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import zarr
 
 from .arrays import member
@@ -41,7 +42,7 @@ def _remove_if_unused(root: zarr.Group, path: str) -> bool:
         return False
     if any(name in group for name in (*STACKS, METRICS_GROUP)):
         return False
-    if STEP in group and (member(group, STEP)[:] != FREE).any():
+    if STEP in group and np.any(np.asarray(member(group, STEP)[:]) != FREE):
         return False
     del root[path]
     return True
