@@ -19,7 +19,9 @@ from flows.cli.options import examples
 from flows.cli.repair import repair
 from flows.cli.report import report
 from flows.cli.study import study
+from flows.cli.train import train_tiny
 from flows.cli.verify import verify
+from flows.ending import ended_before_finalization
 
 FAILED: Final = 1
 USAGE: Final = 2
@@ -94,6 +96,7 @@ for _command in (
     plot,
     report,
     study,
+    train_tiny,
     verify,
     history,
     tag,
@@ -107,4 +110,5 @@ for _command in (
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with 0, 1 (failed) or 2 (usage)."""
-    actlas(args=None if arguments is None else list(arguments), prog_name="actlas")
+    with ended_before_finalization():
+        actlas(args=None if arguments is None else list(arguments), prog_name="actlas")

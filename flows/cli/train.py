@@ -1,0 +1,80 @@
+"""``actlas train-tiny``: a training run of one's own, made in minutes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from flows.cli.options import NumberList, examples, json_option
+from flows.console import print_json
+
+_FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
+_HELD_OUT = 10
+"""One part of so many of the text, its end, is held out."""
+
+
+@click.command(
+    name="train-tiny",
+    short_help="Train a small model, for its checkpoints.",
+    epilog=examples(
+        "actlas train-tiny runs/tiny",
+        "actlas train-tiny runs/seed1 --text plays.txt --seed 1 --steps 0,1,2,4,8,16,32,64",
+    ),
+)
+@click.argument("directory", type=click.Path(file_okay=False, writable=True, path_type=Path))
+@click.option("--text", type=_FILE, help="A UTF-8 text to learn.  [default: the plays of the demo]")
+@click.option(
+    "--steps",
+    type=NumberList(),
+    default="0,1,2,4,8,16,32,64,128,256,512,1000",
+    show_default=True,
+    metavar="0,1,…",
+    help="Steps at which a checkpoint is kept; the largest is the last.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of weights and batches.")
+@json_option
+def train_tiny(
+    directory: Path, text: Path | None, steps: tuple[int, ...] | None, seed: int, as_json: bool
+) -> None:
+    """Train a GPT-NeoX of 6 blocks of 128 into DIRECTORY, a few minutes of CPU.
+
+    Each kept step becomes a folder checkpoint-N with its tokenizer, which `actlas ingest` takes.
+    """
+    if steps is None:
+        raise click.UsageError("--steps takes numbers: training has to end somewhere.")
+    from flows.capture.train import train_tiny as train
+
+    learnt, held_out = _texts(text)
+    kept = train(
+        learnt,
+        directory,
+        held_out=held_out,
+        steps=steps,
+        seed=seed,
+        progress=lambda step, loss: click.echo(
+            f"step {step}: held-out loss {loss:.2f} nats a token", err=as_json
+        ),
+    )
+    if as_json:
+        print_json([{"step": k.step, "loss": k.loss, "directory": str(k.directory)} for k in kept])
+        return
+    click.echo(f"Next: actlas study training-dynamics --models {directory} --corpus NAME")
+
+
+def _texts(file: Path | None) -> tuple[str, str]:
+    """Return the text to learn and the text held out."""
+    if file is None:
+        from flows.demo.materials import plays
+
+        texts = dict(plays())
+        held_out = texts.pop("hamlet")
+        return "\n\n".join(texts.values()), held_out
+    from flows.capture.errors import InputError
+
+    try:
+        text = file.read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file} is not UTF-8 text: byte {error.start} is in the way") from error
+    cut = len(text) - len(text) // _HELD_OUT
+    return text[:cut], text[cut:]
