@@ -52,15 +52,15 @@ def test_anonymous_readers_read_and_cannot_write(toy, s3_uri, monkeypatch):
 
 
 def test_writers_of_different_and_of_equal_steps(toy, s3_uri, start_toy):
-    repository = toy.prepare(s3_uri, step_capacity=4)
-    groups = [(0, 1, 8), (2, 3, 8), (4, 5, 8), (6, 7, 8)]
+    repository = toy.prepare(s3_uri, step_capacity=3)
+    groups = [(0, 4), (1, 4), (2, 4), (3, 4)]
     processes = [start_toy(repository.uri, 0, *steps) for steps in groups]
     reports = [report for process in processes for report in process.rest() if report != "ready"]
     assert [process.process.exitcode for process in processes] == [0] * 4
     counts = Counter(reports)
-    assert all(counts["stored", step] == 1 for step in range(9))
-    assert counts["already", 8] == 3
-    for step in range(9):
+    assert all(counts["stored", step] == 1 for step in range(5))
+    assert counts["already", 4] == 3
+    for step in range(5):
         toy.assert_stored(repository, step)
 
 
