@@ -7,18 +7,20 @@ from pathlib import Path
 
 import click
 
-from analysis.errors import AnalysisError
-from flows.capture.errors import CaptureError
-from flows.demo.materials import MaterialError
-from flows.demo.stages import run_demo
-from flows.failures import FlowError
-from store.errors import StoreError
+from flows.ending import ended_before_finalization
 
 FOLDER = Path("demo")
 
 
 def main() -> None:
     """Run the demo; errors end it with a sentence."""
+    from analysis.errors import AnalysisError
+    from flows.capture.errors import CaptureError
+    from flows.demo.materials import MaterialError
+    from flows.demo.stages import run_demo
+    from flows.failures import FlowError
+    from store.errors import StoreError
+
     try:
         run_demo(FOLDER)
     except (AnalysisError, CaptureError, FlowError, MaterialError, OSError, StoreError) as error:
@@ -31,4 +33,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with ended_before_finalization():
+        main()
