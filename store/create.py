@@ -130,7 +130,7 @@ def _create_corpus(
     spec: CorpusSpec,
     tables: Sequence[tuple[Variable, npt.NDArray[np.generic]]],
 ) -> None:
-    if _group_name(spec.name) != spec.name:
+    if node_name(spec.name) != spec.name:
         raise StoreError(f"{spec.name!r} cannot name a corpus: expected a name without '/'")
     if len({len(values) for _, values in tables}) != 1 or len(tables[0][1]) == 0:
         sizes = ", ".join(f"{variable.name}: {len(values)}" for variable, values in tables)
@@ -182,7 +182,7 @@ def create_model(
         StoreError: If token coordinates are missing or of different lengths, or the corpus uses the
             model's name itself.
     """
-    name = _group_name(model)
+    name = node_name(model)
     if name in {**CORPUS_VARIABLES, **TOKEN_COORDINATES}:
         raise StoreError(f"{model!r} is an array of the corpus, so no model can have that name")
     n_tokens = _token_count(tokens)
@@ -277,13 +277,6 @@ def _token_count(tokens: Mapping[str, npt.NDArray[np.generic]]) -> int:
     if len(set(lengths.values())) != 1 or not lengths["token_id"]:
         raise StoreError(f"token coordinates need one positive length, got {lengths}")
     return lengths["token_id"]
-
-
-def _group_name(name: str) -> str:
-    try:
-        return node_name(name)
-    except ValueError as error:
-        raise StoreError(str(error)) from None
 
 
 def _size(facts: Mapping[str, JSON], name: str) -> int:

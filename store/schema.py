@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from .errors import StoreError
+
 FORMAT_VERSION: Final = 1
 """Version of the layout described in docs/STORE_FORMAT.md; a reader refuses a newer one."""
 
@@ -251,11 +253,12 @@ def node_name(model: str) -> str:
     """Return the group name of a model id: ``EleutherAI/pythia-70m`` → ``EleutherAI--pythia-70m``.
 
     Raises:
-        ValueError: If the id is empty or would not be one plain path segment.
+        StoreError: If the id is empty or would not be one plain path segment.
     """
     name = model.strip().strip("/").replace("/", "--")
     if not name or name in (".", "..") or name == METRICS_GROUP or name.startswith("__"):
-        raise ValueError(
-            f"model id {model!r} cannot name a group: expected OWNER/NAME or a plain name"
+        raise StoreError(
+            f"{model!r} cannot name a corpus or a model: expected a name, or OWNER/NAME for a"
+            f" model, other than '.', '..' and {METRICS_GROUP!r}"
         )
     return name

@@ -142,6 +142,15 @@ def test_unknown_names(refused: Refused, checkpoint: Path) -> None:
     assert "no model 'x'" in refused("compute", "--models", "x", code=2)
 
 
+@pytest.mark.parametrize("name", ["..", "metrics"])
+def test_names_that_cannot_be_kept(refused: Refused, checkpoint: Path, name: str) -> None:
+    text = checkpoint.parent / "long.txt"
+    text.write_text("cat " * 200)
+    expected = f"'{name}' cannot name a corpus or a model: expected a name"
+    assert expected in refused("corpus", "add", name, "--text", str(text))
+    assert expected in refused("ingest", str(checkpoint), "--corpus", "cats", "--name", name)
+
+
 def test_a_step_that_the_folder_does_not_have(refused: Refused, run_folder: Path) -> None:
     message = refused("ingest", str(run_folder), "--corpus", "cats", "--steps", "3")
     assert "has no step 3: it has 0, 5, 10" in message
