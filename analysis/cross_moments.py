@@ -75,7 +75,8 @@ class CrossMoments:
         first = self._first.rows[rows].sum(axis=0, dtype=np.float64)
         second = self._second.rows[rows].sum(axis=0, dtype=np.float64)
         rest = self._first.n - self.sizes[index]
-        return self.total - self._parts[index] - np.multiply.outer(first, second / rest)
+        left: Floats = self.total - self._parts[index] - np.multiply.outer(first, second / rest)
+        return left
 
     def lengths(self) -> Floats:
         """Return ‖X̃‖²‖Ỹ‖², of all rows and without each group (1 + group)."""

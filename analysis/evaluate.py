@@ -91,6 +91,7 @@ def _request(plan: Plan, metrics: tuple[Metric, ...]) -> Request:
     return Request(
         plan.populations if metrics else plan.neighbor_populations,
         scatter=scatter,
+        shapes=any(metric.needs == "sequences" for metric in metrics),
         errors=scatter and plan.errors,
         drop_nonfinite=plan.drop_nonfinite,
     )

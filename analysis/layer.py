@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -11,8 +12,9 @@ import numpy.typing as npt
 from analysis.groups import PackedMatrix
 from analysis.moments import CentralMoments, Directions, Moments
 from analysis.outliers import EXCLUDED, OUTLIER, TYPICAL, Parts
-from analysis.populations import OUTLIER_FACTOR, Population
+from analysis.populations import OUTLIER_FACTOR, POPULATIONS, Population
 from analysis.sequences import GroupDirections
+from analysis.shapes import Shapes
 
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -57,6 +59,7 @@ class LayerStatistics:
         totals: Central moments of each part over all groups.
         groups: Central moments of each part, by group.
         directions: Directions, by group.
+        shapes: Shapes of sequences by population, by group.
         bounds: First row of every group, and the number of rows (group + 1).
         norms: Norm of every row (token).
         parts: Part of every row (token).
@@ -70,6 +73,7 @@ class LayerStatistics:
     totals: dict[int, CentralMoments]
     groups: list[dict[int, GroupPart]]
     directions: list[GroupDirections]
+    shapes: list[Mapping[str, Shapes]]
     bounds: Indices
     norms: Floats
     parts: Parts
@@ -93,10 +97,11 @@ class LayerStatistics:
             if key in self.totals:
                 central.merge(self.totals[key])
         central.merge(self._undecided_moments(population, slice(None), scatter=self.scatter))
-        directions = Directions.zero(self.dim)
+        directions, shapes = Directions.zero(self.dim), Shapes()
         for group in range(len(self.groups)):
             directions.merge(self._group_directions(population, group))
-        return Moments(central, directions, [self._norms(population, slice(None))])
+            shapes.merge(self._group_shapes(population, group))
+        return Moments(central, directions, [self._norms(population, slice(None))], shapes)
 
     def group(self, population: Population, group: int) -> Moments:
         """Return the moments of a population in one group, without the scatter."""
@@ -107,7 +112,8 @@ class LayerStatistics:
                 central.merge(self.groups[group][key].central)
         central.merge(self._undecided_moments(population, rows, scatter=False))
         directions = self._group_directions(population, group)
-        return Moments(central, directions, [self._norms(population, rows)])
+        shapes = self._group_shapes(population, group)
+        return Moments(central, directions, [self._norms(population, rows)], shapes)
 
     def group_scatter(self, population: Population, group: int) -> Floats | None:
         """Return the scatter (dim, dim) of a population in one group, None if it was not kept."""
@@ -140,6 +146,14 @@ class LayerStatistics:
         chosen = self._chosen(population, rows)
         return CentralMoments.of(self.undecided.values[chosen], scatter=scatter)
 
+    def _group_shapes(self, population: Population, group: int) -> Shapes:
+        name = population.name
+        if population.typical:
+            content = POPULATIONS["content"]
+            whole = np.array_equal(self.members(population), self.members(content))
+            name = content.name if whole else ""
+        return self.shapes[group].get(name, Shapes())
+
     def _group_directions(self, population: Population, group: int) -> Directions:
         known = self.directions[group]
         if not population.from_content:
@@ -152,7 +166,7 @@ class LayerStatistics:
         typical = Directions.zero(self.dim)
         typical.merge(known.typical)
         rows = slice(self.bounds[group], self.bounds[group + 1])
-        chosen = self._chosen(_TYPICAL, rows)
+        chosen = self._chosen(POPULATIONS["typical"], rows)
         chosen &= self.norms[self.undecided.tokens] > 0
         tokens = self.undecided.tokens[chosen]
         units = self.undecided.values[chosen] / self.norms[tokens, None]
@@ -167,9 +181,6 @@ class LayerStatistics:
             np.add.at(counts, place, 1)
             typical.add_sequences(sums, counts)
         return typical
-
-
-_TYPICAL: Final = Population("typical", "", typical=True)
 
 
 def _keys(population: Population) -> tuple[int, ...]:

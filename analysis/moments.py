@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from analysis.errors import AnalysisError
 from analysis.moment_kernels import add_outer
+from analysis.shapes import Shapes
 
 Floats = npt.NDArray[np.float64]
 
@@ -167,11 +168,13 @@ class Moments:
         central: Central moments of the rows.
         directions: Sums of their unit vectors.
         norms: Their Euclidean norms, in pieces (token), in no particular order.
+        shapes: Shapes of their sequences, all zero where they were not asked for.
     """
 
     central: CentralMoments
     directions: Directions
     norms: list[Floats] = field(default_factory=list)
+    shapes: Shapes = field(default_factory=Shapes)
 
     @classmethod
     def zero(cls, dim: int, *, scatter: bool) -> Moments:
@@ -183,6 +186,7 @@ class Moments:
         self.central.merge(other.central)
         self.directions.merge(other.directions)
         self.norms.extend(other.norms)
+        self.shapes.merge(other.shapes)
 
 
 def merged(parts: Iterable[Moments], dim: int, *, scatter: bool) -> Moments:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,6 +30,7 @@ from analysis.parts import PartMoments
 from analysis.populations import Population, TokenTable
 from analysis.rows import Indices, Rows, RowSource, aligned_blocks
 from analysis.sequences import GroupDirections, SequenceSums
+from analysis.shapes import SequenceShapes, Shapes
 
 Floats = npt.NDArray[np.float64]
 
@@ -43,6 +45,7 @@ class Request:
     Attributes:
         populations: Populations asked for.
         scatter: Whether products between dimensions are needed.
+        shapes: Whether shapes of whole sequences are needed.
         errors: Whether standard errors are wanted, so that scatters are kept by group.
         drop_nonfinite: Whether rows with NaN or infinity are left out, instead of refused.
         precise: Whether products run in float64 instead of float32.
@@ -50,6 +53,7 @@ class Request:
 
     populations: tuple[Population, ...]
     scatter: bool = True
+    shapes: bool = False
     errors: bool = True
     drop_nonfinite: bool = False
     precise: bool = False
@@ -134,6 +138,7 @@ class _Pass:
             totals=collected.moments.totals,
             groups=collected.moments.groups,
             directions=collected.directions,
+            shapes=collected.shapes,
             bounds=collected.bounds,
             norms=self._norms,
             parts=self._parts,
@@ -158,7 +163,11 @@ class _Collected:
             precise=request.precise,
         )
         self.directions: list[GroupDirections] = []
+        self.shapes: list[Mapping[str, Shapes]] = []
         self._sequences = SequenceSums(dim, table.sequence)
+        self._shapes: SequenceShapes | None = None
+        if request.shapes and table.sequence is not None:
+            self._shapes = SequenceShapes(table.sequence, request.populations)
 
     def add(self, start: int, rows: Rows, inverse: Floats, parts: Parts) -> None:
         """Add a block of rows, cut where a group of sequences ends."""
@@ -168,9 +177,12 @@ class _Collected:
             piece = slice(first - start, last - start)
             self.moments.add(rows[piece], inverse[piece], parts[piece])
             self._sequences.add(first, rows[piece], inverse[piece], parts[piece])
+            if self._shapes is not None:
+                self._shapes.add(first, rows[piece], parts[piece])
             if last in self.bounds:
                 self.moments.close_group()
                 self.directions.append(self._sequences.take())
+                self.shapes.append({} if self._shapes is None else self._shapes.take())
 
 
 class _UndecidedBuffer:

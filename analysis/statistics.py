@@ -11,6 +11,7 @@ import numpy.typing as npt
 from analysis.errors import AnalysisError
 from analysis.moment_kernels import add_outer
 from analysis.moments import Directions, Moments
+from analysis.shapes import Shapes
 from analysis.spectrum import Spectrum
 
 Floats = npt.NDArray[np.float64]
@@ -56,6 +57,11 @@ class Statistics:
     def directions(self) -> Directions:
         """Sums of unit vectors."""
         return self._moments.directions
+
+    @property
+    def shapes(self) -> Shapes:
+        """Sums over the shapes of sequences."""
+        return self._moments.shapes
 
     @property
     def mean(self) -> Floats:

@@ -75,7 +75,9 @@ def _ours(
     from analysis.metrics import METRICS
     from analysis.populations import TokenTable
 
-    chosen = names or [name for name, metric in METRICS.items() if metric.needs != "neighbors"]
+    chosen = names or [
+        name for name, metric in METRICS.items() if metric.needs in ("moments", "spectrum")
+    ]
 
     def measure(rows: Rows) -> Sequence[float]:
         position = np.arange(len(rows)) % LENGTH

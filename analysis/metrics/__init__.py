@@ -9,6 +9,7 @@ from analysis.metrics.drift import DRIFT_METRICS
 from analysis.metrics.massive import MASSIVE_METRICS
 from analysis.metrics.metric import Metric
 from analysis.metrics.neighborhood import NEIGHBOR_METRICS
+from analysis.metrics.sequences import SEQUENCE_METRICS
 from analysis.metrics.spectrum import SPECTRUM_METRICS
 
 METRICS: Final[dict[str, Metric]] = {
@@ -18,6 +19,7 @@ METRICS: Final[dict[str, Metric]] = {
         *DRIFT_METRICS,
         *MASSIVE_METRICS,
         *SPECTRUM_METRICS,
+        *SEQUENCE_METRICS,
         *NEIGHBOR_METRICS,
     )
 }

@@ -14,7 +14,7 @@ FloatArray = npt.NDArray[np.float64]
 STDERR: Final = "_stderr"
 """Suffix of the variable that holds the standard error of another."""
 
-Needs = Literal["moments", "spectrum", "neighbors"]
+Needs = Literal["moments", "spectrum", "sequences", "neighbors"]
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,11 @@ class Metric:
     Attributes:
         name: Name in snake case, under which results are stored.
         function: Finishes statistics that were computed once for all metrics. A metric that needs
-            ``"moments"`` or ``"spectrum"`` takes a ``Statistics``, one that needs ``"neighbors"``
-            takes a ``Neighbors``. It returns NaN where the value is not defined.
+            ``"neighbors"`` takes a ``Neighbors``, any other a ``Statistics``. It returns NaN
+            where the value is not defined.
         needs: Which statistics the function reads: ``"moments"`` are those that cost no product
-            between dimensions, ``"spectrum"`` also the eigenvalues of the covariance.
+            between dimensions, ``"spectrum"`` also the eigenvalues of the covariance, and
+            ``"sequences"`` the shapes of whole sequences.
         version: Raised when the definition changes, so that stored values become stale.
         long_name: A short title, for the axis of a figure.
         units: Unit of the value, ``"1"`` when it has none.
