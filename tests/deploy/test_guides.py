@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import re
-import time
-from datetime import UTC, datetime
-from pathlib import Path
 
-import icechunk
-import numpy as np
 import pytest
-import zarr
 
 from store.layout import chunk_rows, token_chunks
 
@@ -51,42 +45,6 @@ def test_capacity_examples_follow_the_formula_and_the_layout(operations):
         assert number(stored) == pytest.approx(raw / ratios[source], rel=0.005)
         assert number(objects) == chunks
         assert number(hundred) == pytest.approx(raw / ratios[source] / 10, rel=0.02)
-
-
-def test_the_history_is_cut_as_the_guide_says(operations, tmp_path, monkeypatch):
-    """What a newer snapshot no longer holds goes from the disk; what it holds stays."""
-    monkeypatch.chdir(tmp_path)
-    repository = icechunk.Repository.create(icechunk.local_filesystem_storage("activations"))
-    session = repository.writable_session("main")
-    array = zarr.create_array(
-        session.store,
-        name="values",
-        shape=(2, 1024),
-        chunks=(1, 1024),
-        dtype="f4",
-        compressors=None,
-    )
-    array[:] = 1
-    session.commit("both")
-    session = repository.writable_session("main")
-    zarr.open_array(session.store, path="values")[0] = 2
-    session.commit("the first one superseded")
-
-    def chunks():
-        return len(list(Path("activations/chunks").iterdir()))
-
-    [code] = re.findall(
-        r"```python\n(.*?)```", operations[operations.index("## Retention") :], re.S
-    )
-    exec(code, {})
-    # Two chunks at first, one of them written anew; all too young to go.
-    assert chunks() == 3
-    time.sleep(0.01)
-    now = f"datetime.fromisoformat({datetime.now(UTC).isoformat()!r})"
-    exec(re.sub(r"datetime.now\(UTC\) - timedelta\(days=\d+\)", now, code), {})
-    assert chunks() == 2
-    store = icechunk.Repository.open(repository.storage).readonly_session("main").store
-    assert np.all(zarr.open_array(store, path="values", mode="r")[:] == [[2], [1]])
 
 
 def test_every_file_a_guide_links_to_exists(root):
