@@ -83,7 +83,7 @@ def _row_blocks(
     progress: Callable[[int], None] | None,
 ) -> Iterator[RowBlock]:
     longest = int(tokens.lengths.max())
-    capacity = min(max(longest, _window_rows(shapes, batch_tokens)), len(tokens))
+    capacity = min(max(longest, window_rows(shapes, batch_tokens)), len(tokens))
     staging = Staging(shapes, capacity, pinned=loaded.device.type == "cuda")
     blocks = Blocks(shapes, len(tokens), block_rows)
     for window in windows(tokens, capacity):
@@ -115,13 +115,19 @@ def _run_window(
         torch.cuda.synchronize(loaded.device)
 
 
-def _window_rows(shapes: Sequence[SiteShape], batch_tokens: int) -> int:
+def batch_size(loaded: LoadedModel, sites: Sequence[str]) -> int:
+    """Return the size of a batch in tokens, padding included, where none is given."""
+    size = _BATCH_TOKENS.get(loaded.device.type, _BATCH_TOKENS_ELSEWHERE)
+    if "token_loss" not in sites:
+        return size
+    vocabulary = int(loaded.model.config.get_text_config().vocab_size)
+    return max(1, min(size, _LOGIT_BYTES // (4 * vocabulary)))
+
+
+def window_rows(shapes: Sequence[SiteShape], batch_tokens: int) -> int:
+    """Return how many rows are sorted by length together, for batches of a size in tokens."""
     affordable = _WINDOW_BYTES // sum(shape.bytes_per_token for shape in shapes)
     return min(max(batch_tokens, affordable), _WINDOW_BATCHES * batch_tokens)
-
-
-def _logit_rows(loaded: LoadedModel) -> int:
-    return max(1, _LOGIT_BYTES // (4 * int(loaded.model.config.get_text_config().vocab_size)))
 
 
 def _padding_id(loaded: LoadedModel) -> int:
