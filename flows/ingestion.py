@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +35,8 @@ class IngestResult:
         sites: Sites the store holds for the step.
         stored_bytes: Encoded bytes of its activations.
         seconds: Time taken.
+        sequences: Sequences of the corpus.
+        truncated_sequences: Those that were longer than the model takes, and were cut.
     """
 
     path: str
@@ -42,6 +45,8 @@ class IngestResult:
     sites: tuple[str, ...]
     stored_bytes: int
     seconds: float
+    sequences: int
+    truncated_sequences: int
 
 
 def ingest_checkpoint(
@@ -76,7 +81,9 @@ def ingest_checkpoint(
     ingested = False
     if not is_stored(job):
         ingested = run_job(job, progress)
-    held = [step for step in _held_steps(job).values() if step is not None]
+    steps = _held_steps(job)
+    held = [step for step in steps.values() if step is not None]
+    facts = repository.read()[next(iter(steps))].attrs.asdict()
     return IngestResult(
         path=job.path,
         step=checkpoint.step,
@@ -84,6 +91,8 @@ def ingest_checkpoint(
         sites=held[0].sites,
         stored_bytes=sum(step.stored_bytes for step in held),
         seconds=time.monotonic() - started,
+        sequences=_count(facts, "n_sequences"),
+        truncated_sequences=_count(facts, "truncated_sequences"),
     )
 
 
@@ -135,6 +144,11 @@ def _identity(corpus: Corpus, weights: Fingerprint) -> dict[str, JSON]:
         "dtype": "as stored",
         "attention": "default",
     }
+
+
+def _count(facts: Mapping[str, JSON], name: str) -> int:
+    value = facts.get(name)
+    return value if isinstance(value, int) else 0
 
 
 def _held_steps(job: Job) -> dict[str, HeldStep | None]:

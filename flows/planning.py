@@ -57,6 +57,8 @@ class PlannedStep:
         raw_bytes: Bytes of its activations before compression: the most that is written.
         files: Chunks that hold them.
         seconds: Time on this CPU, roughly.
+        sequences: Sequences of the corpus.
+        truncated_sequences: Those that are longer than the model takes, and would be cut.
     """
 
     path: str
@@ -66,6 +68,8 @@ class PlannedStep:
     raw_bytes: int
     files: int
     seconds: float
+    sequences: int
+    truncated_sequences: int
 
 
 @dataclass(frozen=True)
@@ -153,6 +157,8 @@ def _planned(job: Job, tokens: Tokens, flops: float) -> PlannedStep:
         raw_bytes=values * len(tokens) * _VALUE_BYTES,
         files=arrays * token_chunks(len(tokens), rows),
         seconds=2 * parameters * len(tokens) / (flops * _FORWARD_EFFICIENCY),
+        sequences=tokens.n_sequences,
+        truncated_sequences=tokens.truncated,
     )
 
 

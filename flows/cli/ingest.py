@@ -14,6 +14,7 @@ from flows.console import byte_size, duration, print_json, print_table, progress
 if TYPE_CHECKING:
     from flows.capture.checkpoints import Checkpoint
     from flows.ingestion import IngestResult
+    from flows.planning import PlannedStep
     from flows.running import CaptureOptions
 
 
@@ -123,7 +124,7 @@ def _plan(
                 byte_size(step.raw_bytes),
                 f"{step.files:,}",
                 duration(step.seconds),
-                "stored already" if step.stored else "",
+                "; ".join(filter(None, ("stored already" if step.stored else "", _cut(step)))),
             )
             for step in plan.steps
         ],
@@ -144,30 +145,60 @@ def _ingest(
     *,
     as_json: bool,
 ) -> None:
+    from flows.capture.errors import CheckpointError
     from flows.ingestion import ingest_checkpoint
+    from store.errors import IdentityConflictError, NonFiniteError
 
     results = []
+    failures = []
     for checkpoint in checkpoints:
-        with progress_bar(f"{checkpoint.model} step {checkpoint.step}") as progress:
-            result = ingest_checkpoint(
-                store, checkpoint, corpus, options=options, progress=progress
-            )
+        name = f"{checkpoint.model} step {checkpoint.step}"
+        try:
+            with progress_bar(name) as progress:
+                result = ingest_checkpoint(
+                    store, checkpoint, corpus, options=options, progress=progress
+                )
+        except (CheckpointError, IdentityConflictError, NonFiniteError) as error:
+            # The fault of this checkpoint: the others can be good.
+            if len(checkpoints) == 1:
+                raise
+            failures.append(f"\n  {name}: {error}")
+            continue
         results.append(result)
         if not as_json:
             click.echo(_sentence(result))
     if as_json:
         print_json([asdict(result) for result in results])
-        return
-    ran = sum(result.ingested for result in results)
-    click.echo(f"{ran} of {len(results)} checkpoints were run, the others were there already.")
-    click.echo("Next: actlas compute")
+    elif results:
+        ran = sum(result.ingested for result in results)
+        there = "" if ran == len(results) else f", {len(results) - ran} were there already"
+        click.echo(f"{ran} of {len(checkpoints)} checkpoints were run{there}.")
+    if failures:
+        raise click.ClickException(
+            f"{len(failures)} of {len(checkpoints)} checkpoints failed, the others are done:"
+            + "".join(failures)
+        )
+    if not as_json:
+        click.echo("Next: actlas compute")
+
+
+def _cut(outcome: IngestResult | PlannedStep) -> str:
+    """Say how many sequences lost their ends, nothing where none did."""
+    if not outcome.truncated_sequences:
+        return ""
+    return (
+        f"{outcome.truncated_sequences:,} of {outcome.sequences:,} sequences are longer than the"
+        " model takes, and are cut"
+    )
 
 
 def _sentence(result: IngestResult) -> str:
     name = f"{result.path} step {result.step}"
     if not result.ingested:
-        return f"{name}: stored already, no model was run"
-    return (
-        f"{name}: stored {', '.join(result.sites)}, {byte_size(result.stored_bytes)},"
-        f" in {duration(result.seconds)}"
-    )
+        told = f"{name}: stored already, no model was run"
+    else:
+        told = (
+            f"{name}: stored {', '.join(result.sites)}, {byte_size(result.stored_bytes)},"
+            f" in {duration(result.seconds)}"
+        )
+    return "; ".join(filter(None, (told, _cut(result))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import shutil
@@ -14,6 +15,7 @@ import zarr
 from click.testing import CliRunner
 
 from flows.cli import actlas
+from store.read import open_store
 from store.repository import Repository
 from store.schema import FORMAT_ATTRIBUTE, FORMAT_VERSION
 
@@ -79,6 +81,40 @@ def test_truncated_weights(refused: Refused, checkpoint: Path) -> None:
     weights.write_bytes(weights.read_bytes()[:-100])
     message = refused("ingest", str(checkpoint), "--corpus", "cats")
     assert re.search(r"model.safetensors is truncated: it has \d+ bytes, .* announces", message)
+
+
+def test_one_damaged_checkpoint_keeps_no_other_out(store: str, run_folder: Path) -> None:
+    run = Path(store).parent / "tiny"
+    shutil.copytree(run_folder, run)
+    weights = run / "checkpoint-5" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:4096])
+    arguments = ["ingest", str(run), "--corpus", "cats", "--store", store]
+    done = CliRunner().invoke(actlas, arguments)
+    assert done.exit_code == 1
+    assert "2 of 3 checkpoints were run.\n" in done.stdout
+    assert re.search(
+        r"1 of 3 checkpoints failed, the others are done:\n  tiny step 5: .* is truncated: it has"
+        " 4096 bytes",
+        done.stderr,
+    )
+    assert list(open_store(store)["cats/tiny"].step.values) == [0, 10]
+    again = CliRunner().invoke(actlas, [*arguments, "--json"])
+    assert again.exit_code == 1
+    assert [result["step"] for result in json.loads(again.stdout)] == [0, 10]
+
+
+def test_sequences_longer_than_the_model_takes_are_counted(store: str, run_folder: Path) -> None:
+    """The model has 64 positions, so each sequence loses 6 of its 70 ids."""
+    ids = Path(store).parent / "ids.npy"
+    np.save(ids, np.arange(140).reshape(2, 70) % 64)
+    run = functools.partial(CliRunner().invoke, actlas, env={"ACTLAS_STORE": store})
+    assert run(["corpus", "add", "long", "--ids", str(ids)]).exit_code == 0
+    arguments = ["ingest", str(run_folder / "checkpoint-5"), "--corpus", "long"]
+    said = "2 of 2 sequences are longer than the model takes, and are cut"
+    assert said in run([*arguments, "--plan"]).stdout
+    assert said in run(arguments).stdout
+    assert said in run(arguments).stdout
+    assert open_store(store)["long/tiny"].sizes["token"] == 2 * 64
 
 
 def test_no_config(refused: Refused, checkpoint: Path) -> None:

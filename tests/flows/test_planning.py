@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from flows.capture.checkpoints import Checkpoint
 from flows.ingestion import ingest_checkpoint
 from flows.planning import IngestPlan, PlannedStep, plan_ingest
@@ -39,8 +41,18 @@ def test_every_site_has_a_forecast(store: str, checkpoints: list[Checkpoint]) ->
 
 
 def test_what_does_not_fit_is_said() -> None:
-    step = PlannedStep("c/m", 0, stored=False, tokens=1, raw_bytes=100, files=1, seconds=0.1)
-    stored = PlannedStep("c/m", 1, stored=True, tokens=1, raw_bytes=100, files=1, seconds=0.1)
+    step = PlannedStep(
+        "c/m",
+        0,
+        stored=False,
+        tokens=1,
+        raw_bytes=100,
+        files=1,
+        seconds=0.1,
+        sequences=1,
+        truncated_sequences=0,
+    )
+    stored = replace(step, step=1, stored=True)
     assert not IngestPlan((step,), free_bytes=99).fits
     assert IngestPlan((step,), free_bytes=100).fits
     assert IngestPlan((step,), free_bytes=None).fits
