@@ -164,7 +164,7 @@ def test_model_name_that_the_corpus_uses_itself(toy, memory_uri, name):
 
 @pytest.mark.parametrize("name", ["", "..", "metrics"])
 def test_model_id_that_names_no_group(toy, memory_uri, name):
-    with pytest.raises(StoreError, match=f"'{name}' cannot name a corpus or a model: expected a name, or"):
+    with pytest.raises(StoreError, match=f"'{name}' cannot name a corpus or a model: expected a "):
         toy.prepare(memory_uri, model=name)
 
 

@@ -201,7 +201,7 @@ PLACE = r"plays/owner--toy: residual, step 7, layer 2, tokens 16 to 31"
 
 def test_a_lost_object_is_an_error_that_names_the_rows(toy, disk_repository, chunk_file):
     slab = damaged_slab(toy, disk_repository, chunk_file, Path.unlink)
-    with pytest.raises(MissingChunkError, match=PLACE + ": the chunk is missing. Ingest"):
+    with pytest.raises(MissingChunkError, match=PLACE + ": the chunk is missing. Run `actlas"):
         everything(slab)
     with pytest.raises(IncompleteError, match=PLACE):
         slab.rows(np.array([20]))
@@ -237,7 +237,7 @@ def empty(path):
 @pytest.mark.parametrize("damage", [flip_byte, cut_short, empty])
 def test_damaged_bytes_are_an_error_that_names_the_rows(toy, disk_repository, chunk_file, damage):
     slab = damaged_slab(toy, disk_repository, chunk_file, damage)
-    with pytest.raises(CorruptChunkError, match=PLACE + r": the chunk is damaged \(.*Ingest"):
+    with pytest.raises(CorruptChunkError, match=PLACE + r": the chunk is damaged \(.*Run `actlas"):
         everything(slab)
     with pytest.raises(CorruptChunkError, match=PLACE):
         slab.rows(np.array([31, 16]))
