@@ -10,6 +10,7 @@ import numpy as np
 
 from analysis.blas import one_blas_thread
 from analysis.evaluate import Plan, Results, measure_layer
+from analysis.heads import row_sources
 from analysis.inputs import CAUSAL
 from analysis.populations import TokenTable
 from store.slab import Slab, token_table
@@ -25,10 +26,10 @@ class SlabTask:
 
 @dataclass(frozen=True)
 class SlabResult:
-    """What was measured of a slab."""
+    """What was measured of a slab: of each of its heads, of itself where it has none."""
 
     task: SlabTask
-    results: Results
+    results: tuple[Results, ...]
 
 
 def run_slab_tasks(tasks: Sequence[SlabTask]) -> list[SlabResult]:
@@ -75,4 +76,5 @@ def stored_table(uri: str, path: str, snapshot: str) -> TokenTable:
 def _run(task: SlabTask) -> SlabResult:
     slab = task.slab
     table = stored_table(slab.uri, slab.path, slab.snapshot)
-    return SlabResult(task, measure_layer(slab, table, task.plan))
+    results = [measure_layer(source, table, task.plan) for source in row_sources(slab)]
+    return SlabResult(task, tuple(results))

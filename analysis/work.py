@@ -12,13 +12,14 @@ import xarray as xr
 from analysis.errors import InputError
 from analysis.evaluate import Plan
 from analysis.groups import GROUPS
+from analysis.heads import has_rows, head_dimension
 from analysis.metrics.metric import Metric
 from analysis.results import assemble
 from analysis.tasks import SlabResult, SlabTask
 from store.arrays import member
 from store.metrics import Definition, missing_metrics
 from store.repository import Repository
-from store.schema import BLOCK, LAYER, POPULATION, SITES, STEP
+from store.schema import BLOCK, DIM, HEAD_DIM, LAYER, POPULATION, SITES, STEP
 from store.slab import Slab, slabs
 
 RESIDUAL: Final = "residual"
@@ -66,16 +67,17 @@ def find_work(
         InputError: If the site has no rows (token, dim).
     """
     found = slabs(repository, path, site=site, steps=steps, layers=layers, snapshot=snapshot)
-    if found and len(found[0].shape) != 2:
+    if found and not has_rows(found[0]):
         raise InputError(
-            f"site {site!r} has the dimensions {found[0].dims}; only sites of one row a token,"
-            " (token, dim), can be measured"
+            f"site {site!r} has the dimensions {found[0].dims}; only sites of one row a token, or"
+            " one a token and head, can be measured"
         )
     labels = {slab: _labels(slab) for slab in found}
+    heads = _head_labels(found[0]) if found else {}
     tasks: list[SlabTask] = []
     missing = current = 0
     halves = [
-        (half, _missing(repository, path, snapshot, half, site, list(labels.values())))
+        (half, _missing(repository, path, snapshot, half, site, list(labels.values()), heads))
         for half in halves_of(plan)
     ]
     nonfinite = _nonfinite_slots(repository, path, snapshot, found)
@@ -116,12 +118,16 @@ def definitions_of(plan: Plan, site: str) -> list[Definition]:
 def labelled_results(result: SlabResult) -> list[xr.Dataset]:
     """Return the results of a slab as boxes (step, layer, population, ...)."""
     slab, plan = result.task.slab, result.task.plan
-    place = _labels(slab)
-    sizes = dict.fromkeys(place, 1)
+    place, heads = _labels(slab), _head_labels(slab)
+    sizes = dict.fromkeys(place, 1) | {name: len(labels) for name, labels in heads.items()}
+    first = (0,) * len(place)
+    cells = {(*first, number)[: len(sizes)]: one for number, one in enumerate(result.results)}
     boxes = []
     for half in halves_of(plan):
-        box = assemble({(0,) * len(place): result.results}, half, sizes)
-        box = box.assign_coords({name: [label] for name, label in place.items()})
+        box = assemble(cells, half, sizes)
+        box = box.assign_coords({name: [label] for name, label in place.items()} | heads)
+        if heads and DIM in box.dims:
+            box = box.rename({DIM: HEAD_DIM})
         boxes.append(box.rename({name: _variable(str(name), slab.site) for name in box.data_vars}))
     return boxes
 
@@ -145,6 +151,12 @@ def _labels(slab: Slab) -> dict[str, int]:
     return place
 
 
+def _head_labels(slab: Slab) -> dict[str, list[int]]:
+    """Return the numbers of the heads of a slab, nothing where it has none."""
+    name = head_dimension(slab)
+    return {} if name is None else {name: list(range(slab.shape[slab.dims.index(name)]))}
+
+
 def _missing(
     repository: Repository,
     path: str,
@@ -152,8 +164,9 @@ def _missing(
     plan: Plan,
     site: str,
     places: Sequence[dict[str, int]],
+    heads: dict[str, list[int]],
 ) -> xr.DataArray:
-    """Return what is missing (metric, step, layer, population) of one half of a plan."""
+    """Return what is missing (metric, step, layer, population, ...) of one half of a plan."""
     names = [population.name for population in (*plan.populations, *plan.neighbor_populations)]
     labels = {
         name: list(dict.fromkeys(place[name] for place in places)) for name in (places or [{}])[0]
@@ -166,14 +179,15 @@ def _missing(
         snapshot=snapshot,
         steps=steps,
         **labels,
+        **heads,
         **{POPULATION: names},
     )
 
 
 def _narrowed(half: Plan, missing: xr.DataArray) -> Plan:
-    """Leave in a half of a plan what is missing (metric, population) of a slab."""
-    metrics = missing.any(POPULATION).values
-    chosen = missing.any("metric").values
+    """Leave in a half of a plan what is missing (metric, population, ...) of a slab."""
+    metrics = missing.any([dim for dim in missing.dims if dim != "metric"]).values
+    chosen = missing.any([dim for dim in missing.dims if dim != POPULATION]).values
     populations = (*half.populations, *half.neighbor_populations)
     kept = tuple(p for p, wanted in zip(populations, chosen, strict=True) if wanted)
     return replace(

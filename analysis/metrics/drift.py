@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
-from analysis.metrics.metric import Metric
+from analysis.metrics.metric import FloatArray, Metric
 from analysis.statistics import Statistics
+from store.schema import DIM
 
 _GODEY = "Godey et al. 2024, arXiv:2401.12143"
 
@@ -29,6 +30,11 @@ def drift_ratio(statistics: Statistics) -> float:
     """
     norm = mean_norm(statistics)
     return drift_norm(statistics) / norm if norm > 0 else math.nan
+
+
+def mean_row(statistics: Statistics) -> FloatArray:
+    """Return the mean row μ (dim); of unit rows it is the mean direction."""
+    return statistics.mean
 
 
 def mean_norm(statistics: Statistics) -> float:
@@ -58,6 +64,18 @@ DRIFT_METRICS = (
         range="0 to 1",
         reference=_GODEY,
         undefined="rows of zeros only",
+    ),
+    Metric(
+        "mean_row",
+        mean_row,
+        needs="moments",
+        version=1,
+        long_name="mean row",
+        units="activation",
+        range="any real numbers",
+        reference=_GODEY,
+        undefined="no rows",
+        dims=(DIM,),
     ),
     Metric(
         "mean_norm",

@@ -1,0 +1,42 @@
+"""The rows of a slab, by attention head where it has heads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import xarray as xr
+
+from analysis.inputs import ArrayRows
+from analysis.rows import RowSource
+from store.schema import DIM, HEAD, HEAD_DIM, KEY_VALUE_HEAD, TOKEN
+from store.slab import Slab
+
+HELD_BYTES: Final = 256 << 20
+"""Size up to which a slab with heads is read once and held; a larger one is read once a head."""
+
+
+def head_dimension(slab: Slab) -> str | None:
+    """Return the name of the dimension of heads of a slab, None without heads."""
+    return next((name for name in (HEAD, KEY_VALUE_HEAD) if name in slab.dims), None)
+
+
+def has_rows(slab: Slab) -> bool:
+    """Return whether a slab has rows (token, dim), each head its own or not."""
+    names = tuple(name for name in slab.dims if name not in (HEAD, KEY_VALUE_HEAD))
+    return names in ((TOKEN, DIM), (TOKEN, HEAD_DIM))
+
+
+def row_sources(slab: Slab) -> list[RowSource]:
+    """Return the rows of each head of a slab, of the slab itself without heads."""
+    dimension = head_dimension(slab)
+    if dimension is None:
+        return [slab]
+    count = slab.shape[slab.dims.index(dimension)]
+    if 4 * int(np.prod(slab.shape)) > HELD_BYTES:
+        return [replace(slab, head=head) for head in range(count)]
+    values = np.empty(slab.shape, np.float32)
+    for start, block in slab.blocks():
+        values[:, start : start + block.shape[1]] = block
+    return [ArrayRows(xr.Variable((TOKEN, HEAD_DIM), rows)) for rows in values]
