@@ -63,7 +63,8 @@ class _ReportingGroup(click.Group):
         """Run the command; known errors become a message and an exit code."""
         try:
             return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            # Click itself ends quietly when the reader has left, as in `actlas ls | head`.
             raise
         except Exception as error:
             code = _exit_code(error)

@@ -81,6 +81,7 @@ def compute(
 ) -> None:
     """Compute metrics of stored activations, what is missing or stale; all metrics by default."""
     from flows.measurement import MeasureOptions, find_targets, measure_target
+    from store.errors import CorruptChunkError, MissingChunkError
     from store.repository import Repository
 
     options = MeasureOptions(
@@ -94,9 +95,20 @@ def compute(
         Repository.open(store), corpus=corpus, models=models, steps=steps, layers=layers
     )
     reports = []
+    failures = []
     for target in targets:
-        with progress_bar(target.model.path) as progress:
-            report = measure_target(store, target, options=options, plan=plan, progress=progress)
+        path = target.model.path
+        try:
+            with progress_bar(path) as progress:
+                report = measure_target(
+                    store, target, options=options, plan=plan, progress=progress
+                )
+        except (CorruptChunkError, MissingChunkError) as error:
+            # The other models can be sound.
+            if len(targets) == 1:
+                raise
+            failures.append(f"\n  {path}: {error}")
+            continue
         reports.append(report)
         if not as_json:
             click.echo(_sentence(report, plan=plan))
@@ -104,8 +116,13 @@ def compute(
         print_json([asdict(report) for report in reports])
     elif not targets:
         click.echo("No model is stored yet. Next: actlas ingest MODEL --corpus NAME")
-    elif not plan:
+    elif not plan and not failures:
         click.echo("Next: actlas show METRIC, or actlas plot METRIC -o FILE.png")
+    if failures:
+        raise click.ClickException(
+            f"{len(failures)} of {len(targets)} models failed, the others are done:"
+            + "".join(failures)
+        )
 
 
 def _sentence(report: MeasureReport, *, plan: bool) -> str:

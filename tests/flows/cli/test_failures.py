@@ -1,0 +1,30 @@
+"""``actlas`` when one of several models fails, or when nobody reads what it prints."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+
+def test_a_damaged_model_keeps_no_other_from_being_measured(run, run_folder: Path, damage) -> None:
+    run("ingest", str(run_folder / "checkpoint-5"), "--corpus", "cats", "--name", "zebra")
+    damage("residual/c/1/2/0/0")
+    failed = run("compute", "svd_anisotropy", code=1)
+    assert "cats/zebra: 12 values computed" in failed.stdout  # 3 layers, 4 populations
+    assert "1 of 2 models failed, the others are done:\n  cats/tiny: " in failed.stderr
+    assert "residual, step 10, layer 2" in failed.stderr
+    again = run("compute", "svd_anisotropy", "--json", code=1)
+    assert [report["path"] for report in json.loads(again.stdout)] == ["cats/zebra"]
+
+
+def test_a_reader_that_leaves_is_no_error(store: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-c", "from flows.cli import main; main()", "ls", "--store", store]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert done.returncode == 1
+    assert done.stderr == ""
