@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import ByT5Tokenizer, CanineTokenizer, PreTrainedTokenizerFast
 
@@ -172,6 +172,7 @@ def test_what_is_not_ids_is_refused(sequences: list[np.ndarray], message: str) -
         from_ids(sequences)
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 99), min_size=1, max_size=5), min_size=1, max_size=6))
 def test_the_digest_tells_ids_and_their_sequences_apart(sequences: list[list[int]]) -> None:
     tokens = from_ids([np.array(ids) for ids in sequences])
