@@ -30,6 +30,10 @@ class FlowError(Exception):
     """Some of a flow's tasks failed; the others did what they had to."""
 
 
+class ServerError(Exception):
+    """The Prefect server is not set, does not answer, or refuses what it was asked."""
+
+
 def is_worth_retrying(error: object) -> bool:
     """Tell whether the same task may succeed later with nothing changed by a person."""
     return not isinstance(error, _LASTING)

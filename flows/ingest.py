@@ -2,83 +2,69 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
-from prefect import flow, get_run_logger, task
-from prefect.cache_policies import NO_CACHE
-from prefect.client.schemas.objects import State, TaskRun
-from pydantic import BaseModel, ConfigDict, Field
+from prefect import flow
 
-# torch is imported with the flow and not by its first task: a time-out in the middle of that
-# import would break it for every later task of the process.
-import flows.capture.forward  # noqa: F401
+from flows.attempts import attempt_each, attempted
 from flows.capture.checkpoints import Checkpoint, find_checkpoints
-from flows.failures import is_worth_retrying, raise_failures
+from flows.failures import raise_failures
 from flows.ingestion import IngestResult, ingest_checkpoint
+from flows.requests import IngestRequest
 from flows.running import CaptureOptions
-
-if TYPE_CHECKING:
-    from prefect.tasks import Task
+from flows.survey import name_of
 
 
-class IngestRequest(BaseModel):
-    """What to ingest; the fields of the form that Prefect shows for a run."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    models: list[str] = Field(
-        min_length=1,
-        description="Folders of a checkpoint or of checkpoint-N folders, or random:CONFIG.",
-    )
-    corpus: str = Field(description="Name of a corpus in the store.")
-    store: str = Field(default="./activations", description="The activation store, a path or URI.")
-    steps: list[int] | None = Field(
-        default=None, description="Training steps wanted; all that are found when empty."
-    )
-    sites: list[str] | None = Field(
-        default=None, description="What to keep; residual and final_norm when empty."
-    )
-    device: str = Field(default="auto", description="A torch device, or auto for CUDA if any.")
-    batch_tokens: int | None = Field(
-        default=None, ge=1, le=1 << 20, description="Tokens of a batch; by the device when empty."
-    )
-    allow_nonfinite: bool = Field(
-        default=False, description="Store NaN and infinity, counted, instead of refusing them."
-    )
-    supersede: bool = Field(
-        default=False, description="Replace steps stored from other weights or other inputs."
-    )
-
-    def options(self) -> CaptureOptions:
-        """Return how each checkpoint is run and stored."""
-        return CaptureOptions(
-            sites=None if self.sites is None else tuple(self.sites),
-            device=self.device,
-            batch_tokens=self.batch_tokens,
-            allow_nonfinite=self.allow_nonfinite,
-            supersede=self.supersede,
-        )
-
-
-def _retry(_task: Task[..., object], _run: TaskRun, state: State[object]) -> bool:
-    return is_worth_retrying(state.data)
-
-
-@task(
-    task_run_name="ingest {checkpoint.model} step {checkpoint.step}",
-    retries=2,
-    retry_delay_seconds=[30, 120],
-    retry_condition_fn=_retry,
-    timeout_seconds=6 * 3600,
-    cache_policy=NO_CACHE,
-    persist_result=False,
-)
+@attempted("ingest {checkpoint.model} step {checkpoint.step}")
 def ingest_one(
     store: str, checkpoint: Checkpoint, corpus: str, options: CaptureOptions
 ) -> IngestResult:
     """Store one checkpoint, unless the store's catalogue has it."""
     return ingest_checkpoint(store, checkpoint, corpus, options=options)
+
+
+def ingest_each(
+    checkpoints: list[Checkpoint],
+    *,
+    store: str,
+    corpus: str,
+    options: CaptureOptions,
+    time_limit: int,
+    on_done: Callable[[], None] = lambda: None,
+) -> tuple[list[IngestResult], dict[str, str]]:
+    """Ingest checkpoints, each with a task of its own, within a flow.
+
+    Args:
+        checkpoints: Which ones.
+        store: The store.
+        corpus: Name of a corpus in it.
+        options: How each is run and stored.
+        time_limit: Seconds that one may take.
+        on_done: Called after each.
+
+    Returns:
+        What became of them, and why some failed, by name.
+    """
+    if not checkpoints:
+        return [], {}
+    # Before the first task: a time-out in the middle of this import would break it for every
+    # later task of the process. Not above: a flow that finds nothing to do needs none of it.
+    import flows.capture.forward  # noqa: F401
+
+    limited = ingest_one.with_options(timeout_seconds=time_limit)
+    attempts = (
+        (
+            name_of(checkpoint),
+            lambda one=checkpoint: limited(store, one, corpus, options, return_state=True),
+        )
+        for checkpoint in checkpoints
+    )
+    return attempt_each(attempts, IngestResult, _told, time_limit=time_limit, on_done=on_done)
+
+
+def _told(result: IngestResult) -> str:
+    return "stored" if result.ingested else "was stored already"
 
 
 @flow(name="ingest", persist_result=False)
@@ -95,25 +81,17 @@ def ingest(request: IngestRequest) -> list[dict[str, object]]:
         CheckpointError: If a source holds no checkpoint.
         FlowError: If checkpoints failed, at the end, naming them.
     """
-    logger = get_run_logger()
     checkpoints = [
         checkpoint
         for source in request.models
         for checkpoint in find_checkpoints(source, steps=request.steps)
     ]
-    results: list[dict[str, object]] = []
-    failures: dict[str, str] = {}
-    for checkpoint in checkpoints:
-        name = f"{checkpoint.model} step {checkpoint.step}"
-        state = ingest_one(
-            request.store, checkpoint, request.corpus, request.options(), return_state=True
-        )
-        outcome = state.result(raise_on_failure=False)
-        if isinstance(outcome, IngestResult):
-            results.append(asdict(outcome))
-            logger.info("%s: %s", name, "stored" if outcome.ingested else "was stored already")
-        else:
-            failures[name] = str(outcome)
-            logger.error("%s failed: %s", name, outcome)
+    results, failures = ingest_each(
+        checkpoints,
+        store=request.store,
+        corpus=request.corpus,
+        options=request.capture_options(),
+        time_limit=request.time_limit,
+    )
     raise_failures("checkpoints", failures, len(checkpoints))
-    return results
+    return [asdict(result) for result in results]

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 import zarr
 
+from flows.capture.digests import Digest
 from flows.capture.fingerprints import Fingerprint, fingerprint
+from flows.capture.integrity import file_sha256
+from flows.capture.settling import file_states
 from flows.inputs import Corpus, read_corpus
 from flows.running import CaptureOptions, Job, Progress, run_job
 from store.catalogue import HeldStep, find_step
@@ -55,6 +58,7 @@ def ingest_checkpoint(
     corpus: str,
     *,
     options: CaptureOptions = DEFAULT_OPTIONS,
+    digest: Digest = file_sha256,
     progress: Progress | None = None,
 ) -> IngestResult:
     """Store a checkpoint's activations over a corpus, unless they are there.
@@ -67,6 +71,7 @@ def ingest_checkpoint(
         checkpoint: A checkpoint from :func:`flows.capture.find_checkpoints`.
         corpus: Name of a corpus in the store.
         options: How it is run and stored.
+        digest: What gives the SHA-256 of a file.
         progress: Called with the number of tokens just done, and of all.
 
     Raises:
@@ -77,7 +82,8 @@ def ingest_checkpoint(
     """
     started = time.monotonic()
     repository = Repository.open(store_uri)
-    job = prepare_job(repository, read_corpus(repository, corpus), checkpoint, options)
+    source = read_corpus(repository, corpus)
+    job = prepare_job(repository, source, checkpoint, options, digest=digest)
     ingested = False
     if not is_stored(job):
         ingested = run_job(job, progress)
@@ -97,16 +103,22 @@ def ingest_checkpoint(
 
 
 def prepare_job(
-    repository: Repository, corpus: Corpus, checkpoint: Checkpoint, options: CaptureOptions
+    repository: Repository,
+    corpus: Corpus,
+    checkpoint: Checkpoint,
+    options: CaptureOptions,
+    *,
+    digest: Digest = file_sha256,
 ) -> Job:
     """Digest a checkpoint and put together what decides the values it will give.
 
     Raises:
         CheckpointError: If files of the checkpoint are missing or damaged.
     """
-    weights = fingerprint(checkpoint)
+    states = file_states(checkpoint)
+    weights = fingerprint(checkpoint, digest=digest)
     identity = _identity(corpus, weights)
-    return Job(repository, corpus, checkpoint, weights, identity, options)
+    return Job(repository, corpus, checkpoint, weights, identity, options, states)
 
 
 def is_stored(job: Job) -> bool:
@@ -124,9 +136,15 @@ def is_stored(job: Job) -> bool:
                 # It refuses, and says what differs.
                 reserve_step(job.repository, path, held.step, identity=job.identity)
             return False
-        if not set(job.options.sites or ()) <= set(held.sites):
+        if not satisfies(held, job):
             return False
     return bool(steps)
+
+
+def satisfies(held: HeldStep, job: Job) -> bool:
+    """Tell whether a stored step was made from the same, and has every site that is wanted."""
+    wanted = set(job.options.sites or ())
+    return not identity_difference(held.identity, job.identity) and wanted <= set(held.sites)
 
 
 def _identity(corpus: Corpus, weights: Fingerprint) -> dict[str, JSON]:

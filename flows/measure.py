@@ -2,74 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
-from prefect import flow, get_run_logger, task
-from prefect.cache_policies import NO_CACHE
-from prefect.client.schemas.objects import State, TaskRun
-from pydantic import BaseModel, ConfigDict, Field
+from prefect import flow
 
 from analysis.compute import MeasureReport
-from flows.failures import is_worth_retrying, raise_failures
+from flows.attempts import attempt_each, attempted
+from flows.failures import raise_failures
 from flows.measurement import MeasureOptions, Target, find_targets, measure_target
+from flows.requests import MeasureRequest
 from store.repository import Repository
 
-if TYPE_CHECKING:
-    from prefect.tasks import Task
 
-
-class MeasureRequest(BaseModel):
-    """What to measure; the fields of the form that Prefect shows for a run."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    store: str = Field(default="./activations", description="The activation store, a path or URI.")
-    corpus: str | None = Field(default=None, description="Only this corpus; every one when empty.")
-    models: list[str] | None = Field(
-        default=None, description="Only these models, by the names `actlas ls` shows."
-    )
-    metrics: list[str] | None = Field(default=None, description="Metrics; all when empty.")
-    populations: list[str] | None = Field(
-        default=None, description="Rows measured: all, content, typical, unit; all four when empty."
-    )
-    steps: list[int] | None = Field(default=None, description="Training steps; all when empty.")
-    layers: list[int] | None = Field(default=None, description="Layers; all when empty.")
-    sample: int = Field(
-        default=10_000, ge=10, description="Tokens among which neighbours are sought."
-    )
-    seed: int = Field(default=0, description="Seed of that sample.")
-    scheduler: str = Field(
-        default="threads", description="Where Dask runs: threads, or the address of a scheduler."
-    )
-
-    def options(self) -> MeasureOptions:
-        """Return what to measure of each model and how."""
-        return MeasureOptions(
-            metrics=None if self.metrics is None else tuple(self.metrics),
-            populations=None if self.populations is None else tuple(self.populations),
-            sample=self.sample,
-            seed=self.seed,
-            scheduler=self.scheduler,
-        )
-
-
-def _retry(_task: Task[..., object], _run: TaskRun, state: State[object]) -> bool:
-    return is_worth_retrying(state.data)
-
-
-@task(
-    task_run_name="measure {target.model.path}",
-    retries=2,
-    retry_delay_seconds=[30, 120],
-    retry_condition_fn=_retry,
-    timeout_seconds=6 * 3600,
-    cache_policy=NO_CACHE,
-    persist_result=False,
-)
+@attempted("measure {target.model.path}")
 def measure_one(store: str, target: Target, options: MeasureOptions) -> MeasureReport:
     """Compute what is missing or stale of one model's metrics."""
     return measure_target(store, target, options=options)
+
+
+def measure_each(
+    targets: Sequence[Target], *, store: str, options: MeasureOptions, time_limit: int
+) -> tuple[list[MeasureReport], dict[str, str]]:
+    """Measure models, each with a task of its own, within a flow.
+
+    Returns:
+        What was measured, and why some models were not, by path.
+    """
+    limited = measure_one.with_options(timeout_seconds=time_limit)
+    attempts = (
+        (target.model.path, lambda one=target: limited(store, one, options, return_state=True))
+        for target in targets
+    )
+    return attempt_each(attempts, MeasureReport, _told, time_limit=time_limit)
+
+
+def _told(report: MeasureReport) -> str:
+    return f"{report.computed} computed, {report.up_to_date} up to date"
 
 
 @flow(name="measure", persist_result=False)
@@ -86,7 +55,6 @@ def measure(request: MeasureRequest) -> list[dict[str, object]]:
         UnknownNameError: If there is no such corpus, model, step or layer.
         FlowError: If models failed, at the end, naming them.
     """
-    logger = get_run_logger()
     targets = find_targets(
         Repository.open(request.store),
         corpus=request.corpus,
@@ -94,19 +62,11 @@ def measure(request: MeasureRequest) -> list[dict[str, object]]:
         steps=request.steps,
         layers=request.layers,
     )
-    reports: list[dict[str, object]] = []
-    failures: dict[str, str] = {}
-    for target in targets:
-        path = target.model.path
-        state = measure_one(request.store, target, request.options(), return_state=True)
-        outcome = state.result(raise_on_failure=False)
-        if isinstance(outcome, MeasureReport):
-            reports.append(asdict(outcome))
-            logger.info(
-                "%s: %d computed, %d up to date", path, outcome.computed, outcome.up_to_date
-            )
-        else:
-            failures[path] = str(outcome)
-            logger.error("%s failed: %s", path, outcome)
+    reports, failures = measure_each(
+        targets,
+        store=request.store,
+        options=request.measure_options(),
+        time_limit=request.time_limit,
+    )
     raise_failures("models", failures, len(targets))
-    return reports
+    return [asdict(report) for report in reports]

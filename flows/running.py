@@ -9,6 +9,8 @@ from datetime import timedelta
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from flows.capture.errors import CheckpointError
+from flows.capture.settling import file_states
 from flows.inputs import Corpus, corpus_tokens
 from flows.streaming import stream
 from store.create import ArraySpec, create_model
@@ -48,6 +50,7 @@ class CaptureOptions:
         allow_nonfinite: Store NaN and infinity, counted, instead of refusing them.
         supersede: Replace what is stored under the step from other weights or other inputs.
         rewrite: Write anew what is stored from the same, because it is damaged.
+        rival_wait: How long to wait for another living writer of the same step.
     """
 
     sites: tuple[str, ...] | None = None
@@ -56,6 +59,7 @@ class CaptureOptions:
     allow_nonfinite: bool = False
     supersede: bool = False
     rewrite: bool = False
+    rival_wait: timedelta = RIVAL_WAIT
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,7 @@ class Job:
         weights: Its fingerprint.
         identity: Everything that changes the values.
         options: How it is run and stored.
+        states: What its files looked like before they were digested.
     """
 
     repository: Repository
@@ -77,6 +82,7 @@ class Job:
     weights: Fingerprint
     identity: Mapping[str, JSON]
     options: CaptureOptions
+    states: tuple[str, ...] = ()
 
     @property
     def path(self) -> str:
@@ -111,16 +117,22 @@ def load_job(job: Job) -> LoadedModel:
     """Load the model of a job so that all sites asked for can be captured.
 
     Raises:
-        CheckpointError: If it cannot be read.
+        CheckpointError: If it cannot be read, or has changed since it was digested.
     """
     # Here, not above: torch takes seconds to import, and what is stored needs none of it.
     from flows.capture.weights import load_model
 
-    return load_model(
+    loaded = load_model(
         job.checkpoint,
         device=job.options.device,
         attention="eager" if _needs_probabilities(job.options) else None,
     )
+    if file_states(job.checkpoint) != job.states:
+        raise CheckpointError(
+            f"{job.checkpoint.source} step {job.checkpoint.step} was written to while it was read,"
+            " so that its digests may not be those of its weights; ingest it when it is whole"
+        )
+    return loaded
 
 
 def shown_tokens(loaded: LoadedModel, tokens: Tokens) -> Tokens:
@@ -144,7 +156,7 @@ def _store_stack(
         supersede=job.options.supersede,
         rewrite=job.options.rewrite,
         allow_nonfinite=job.options.allow_nonfinite,
-        wait=RIVAL_WAIT,
+        wait=job.options.rival_wait,
     )
     if isinstance(writer, AlreadyStored):
         return False

@@ -22,7 +22,9 @@ ONLY_IN = {
     "torch": re.compile(r"flows/capture/"),
     "transformers": re.compile(r"flows/capture/"),
     "tokenizers": re.compile(r"flows/capture/"),
-    "prefect": re.compile(r"flows/(ingest|measure|watch)\.py"),
+    "prefect": re.compile(
+        r"flows/(ingest|measure|watch|attempts|artifacts|deployments|notify|prefect_api|serving)\.py"
+    ),
     "distributed": re.compile(r"analysis/"),
     "icechunk": re.compile(r"store/"),
 }

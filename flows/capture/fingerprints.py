@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from flows.capture.checkpoints import Checkpoint
+from flows.capture.digests import Digest
 from flows.capture.fetching import with_metadata
 from flows.capture.hub import weight_digests
 from flows.capture.integrity import (
@@ -42,8 +43,12 @@ class Fingerprint:
     tokenizer_sha256: str | None
 
 
-def fingerprint(checkpoint: Checkpoint) -> Fingerprint:
+def fingerprint(checkpoint: Checkpoint, *, digest: Digest = file_sha256) -> Fingerprint:
     """Digest a checkpoint, after a check that its files are whole.
+
+    Args:
+        checkpoint: Which one.
+        digest: What gives the SHA-256 of a file; a `DigestCache` where polls repeat it.
 
     Raises:
         CheckpointError: If a file is missing or damaged.
@@ -53,19 +58,19 @@ def fingerprint(checkpoint: Checkpoint) -> Fingerprint:
     directory = with_metadata(checkpoint).directory
     assert directory is not None
     if checkpoint.gguf is not None:
-        digest = file_sha256(check_gguf(directory / checkpoint.gguf))
-        files = {checkpoint.gguf: digest}
-        return Fingerprint(_joined(files), files, digest, digest)
+        whole = digest(check_gguf(directory / checkpoint.gguf))
+        files = {checkpoint.gguf: whole}
+        return Fingerprint(_joined(files), files, whole, whole)
     check_config(directory)
     if checkpoint.hub is not None:
         files = weight_digests(checkpoint.hub)
     else:
-        files = {file.name: file_sha256(file) for file in weight_files(directory)}
+        files = {file.name: digest(file) for file in weight_files(directory)}
     return Fingerprint(
         weights_sha256=_joined(files),
         files=files,
         config_sha256=_config_sha256(read_json(directory / CONFIG_FILE)),
-        tokenizer_sha256=_tokenizer_sha256(directory),
+        tokenizer_sha256=_tokenizer_sha256(directory, digest),
     )
 
 
@@ -80,12 +85,12 @@ def _random_fingerprint(checkpoint: Checkpoint) -> Fingerprint:
         weights_sha256=_joined({"random": digest}),
         files={"random": digest},
         config_sha256=_config_sha256(model.config.to_dict()),
-        tokenizer_sha256=_tokenizer_sha256(directory) if directory else None,
+        tokenizer_sha256=_tokenizer_sha256(directory, file_sha256) if directory else None,
     )
 
 
-def _tokenizer_sha256(directory: Path) -> str | None:
-    files = {file.name: file_sha256(file) for file in tokenizer_files(directory)}
+def _tokenizer_sha256(directory: Path, digest: Digest) -> str | None:
+    files = {file.name: digest(file) for file in tokenizer_files(directory)}
     return _joined(files) if files else None
 
 

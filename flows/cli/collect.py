@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
-from flows.cli.options import NameList, NumberList, examples, json_option, store_option
+from flows.cli.options import Age, NameList, NumberList, examples, json_option, store_option
 from flows.console import byte_size, print_json, print_table
 
 if TYPE_CHECKING:
     from store.retention import Dropped, Garbage
-
-_UNITS: Final = {"d": "days", "h": "hours", "m": "minutes"}
-
-
-class Age(click.ParamType[timedelta]):
-    """``30d``, ``12h`` or ``90m`` as a time."""
-
-    name = "age"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> timedelta:
-        """Parse the text of the option."""
-        if isinstance(value, timedelta):
-            return value
-        match = re.fullmatch(r"(\d+)([dhm])", str(value).strip())
-        if match is None:
-            self.fail(
-                f"{value!r} is no age: expected days, hours or minutes as 30d, 12h, 90m", param, ctx
-            )
-        return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
 @click.command(

@@ -15,12 +15,16 @@ from flows.cli.held import ls
 from flows.cli.history import history, tag
 from flows.cli.ingest import ingest
 from flows.cli.metrics import compute, plot, show
+from flows.cli.monitor import monitor
+from flows.cli.notify import notify
 from flows.cli.options import examples
 from flows.cli.repair import repair
 from flows.cli.report import report
+from flows.cli.scheduled import flows
 from flows.cli.study import study
 from flows.cli.train import train_tiny
 from flows.cli.verify import verify
+from flows.cli.watch import watch
 from flows.ending import ended_before_finalization
 
 FAILED: Final = 1
@@ -32,6 +36,8 @@ _REPORTED: Final = (
     ("flows.capture.errors", "CaptureError", FAILED),
     ("flows.studies.errors", "UnknownStudyError", USAGE),
     ("flows.studies.errors", "StudyError", FAILED),
+    ("flows.failures", "FlowError", FAILED),
+    ("flows.failures", "ServerError", FAILED),
     ("flows.demo.materials", "MaterialError", FAILED),
     ("analysis.errors", "UnknownMetricError", USAGE),
     ("analysis.errors", "UnknownPopulationError", USAGE),
@@ -91,6 +97,10 @@ def actlas() -> None:
 for _command in (
     corpus,
     ingest,
+    watch,
+    notify,
+    flows,
+    monitor,
     ls,
     compute,
     show,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound=Callable[..., object])
 
 ALL: Final = "all"
+
+_UNITS: Final = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
 
 
 def examples(*lines: str) -> str:
@@ -60,6 +64,28 @@ class NameList(click.ParamType[tuple[str, ...]]):
         if not names:
             self.fail(f"{value!r} must name at least one, such as NAME or NAME,NAME", param, ctx)
         return tuple(dict.fromkeys(names))
+
+
+class Age(click.ParamType[timedelta]):
+    """``30d``, ``12h``, ``90m`` or ``30s`` as a time."""
+
+    name = "age"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta:
+        """Parse the text of the option."""
+        if isinstance(value, timedelta):
+            return value
+        match = re.fullmatch(r"(\d+)([dhms])", str(value).strip())
+        if match is None:
+            self.fail(
+                f"{value!r} is no time: expected days, hours, minutes or seconds as 30d, 12h, 90m,"
+                " 30s",
+                param,
+                ctx,
+            )
+        return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,8 @@ def ingest_through_flow(store: str, directory: Path, corpus: str, home: Path) ->
         home: Where Prefect keeps its database; nothing of the user's own is touched.
     """
     _prepare_prefect(home)
-    from flows.ingest import IngestRequest, ingest
+    from flows.ingest import ingest
+    from flows.requests import IngestRequest
 
     ingest(IngestRequest(models=[str(directory)], corpus=corpus, store=store))
 

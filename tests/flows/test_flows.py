@@ -52,17 +52,16 @@ def test_failures_are_told_together() -> None:
     ],
 )
 def test_requests_are_validated(changes: dict[str, object], message: str) -> None:
-    from flows.ingest import IngestRequest
+    from flows.requests import IngestRequest
 
     with pytest.raises(ValidationError, match=message):
         IngestRequest(**{"models": ["m"], "corpus": "c", **changes})
 
 
 def test_every_field_of_the_form_explains_itself() -> None:
-    from flows.ingest import IngestRequest
-    from flows.measure import MeasureRequest
+    from flows.requests import IngestRequest, MeasureRequest, WatchRequest
 
-    for request in (IngestRequest, MeasureRequest):
+    for request in (IngestRequest, MeasureRequest, WatchRequest):
         assert all(field.description for field in request.model_fields.values())
 
 
@@ -95,8 +94,9 @@ class Ran:
 def ran(tmp_path_factory: pytest.TempPathFactory, text: str, run_folder: Path) -> Iterator[Ran]:
     from prefect.testing.utilities import prefect_test_harness
 
-    from flows.ingest import IngestRequest, ingest
-    from flows.measure import MeasureRequest, measure
+    from flows.ingest import ingest
+    from flows.measure import measure
+    from flows.requests import IngestRequest, MeasureRequest
 
     folder = tmp_path_factory.mktemp("flows")
     runs = folder / "tiny"

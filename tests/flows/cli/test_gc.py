@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from flows.cli.collect import Age
+from flows.cli.options import Age
 from store import retention
 from store.repository import Repository
 from store.verify import census
@@ -82,7 +82,7 @@ def test_all_steps_have_to_be_named(run) -> None:
         (["--drop-steps", "10"], 2, "go with --model"),
         (["--model", "cats/tiny"], 2, "go with --model"),
         (["--dry-run", "--yes"], 2, "either --dry-run or --yes"),
-        (["--keep-history", "3"], 2, "'3' is no age: expected days, hours or minutes"),
+        (["--keep-history", "3"], 2, "'3' is no time: expected days, hours, minutes or seconds"),
         (["--margin", "5m"], 1, "at least 0:10:00"),
         (["--model", "cats/tinny", "--drop-steps", "10"], 2, "did you mean 'tiny'"),
         (["--model", "cats/tiny", "--drop-steps", "3"], 2, "no step 3"),

@@ -1,0 +1,113 @@
+"""``actlas flows``: what goes through Prefect, for schedules, retries and pages to look at."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from flows.cli.options import Age, NameList, examples, json_option, store_option
+from flows.console import print_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flows.requests import WatchRequest
+
+
+@click.group(name="flows", short_help="Run through Prefect: deploy, serve or run.")
+def flows() -> None:
+    """Run the flows of actlas through Prefect; `actlas watch` needs no server."""
+
+
+@flows.command(
+    epilog=examples(
+        "ACTLAS_CHECKPOINTS=/runs/my-model ACTLAS_CORPUS=plays actlas flows deploy",
+        "actlas flows deploy --file my-prefect.yaml --check",
+    )
+)
+@click.option(
+    "--file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    default="deploy/prefect.yaml",
+    show_default=True,
+    help="What to deploy.",
+)
+@click.option("--check", is_flag=True, help="Only check it; no server is asked.")
+def deploy(file: Path, check: bool) -> None:
+    """Register deployments, their work pool, and the watch over runs that have died.
+
+    Each deployment's parameters are checked against its flow first. Start a worker with
+    `prefect worker start --pool actlas`.
+    """
+    from flows.deployments import deploy as register
+    from flows.deployments import read_deployments
+
+    if check:
+        names = ", ".join(one.name for one in read_deployments(file))
+        click.echo(f"{file}: {names} can run")
+        return
+    for line in register(file):
+        click.echo(line)
+
+
+def _watch_options(command: Callable[..., None]) -> Callable[..., None]:
+    for option in (
+        store_option,
+        click.option("--metrics", type=NameList(), metavar="A,B", help="Metrics.  [default: all]"),
+        click.option("--corpus", required=True, metavar="NAME", help="A corpus added before."),
+        click.argument("sources", nargs=-1, required=True, metavar="PATH|HUB_ID…"),
+    ):
+        command = option(command)
+    return command
+
+
+def _request(
+    sources: tuple[str, ...], corpus: str, metrics: tuple[str, ...] | None, store: str
+) -> WatchRequest:
+    from flows.requests import WatchRequest
+
+    return WatchRequest(
+        sources=list(sources),
+        corpus=corpus,
+        metrics=None if metrics is None else list(metrics),
+        store=store,
+    )
+
+
+@flows.command(epilog=examples("actlas flows serve runs/my-model --corpus plays --every 10m"))
+@_watch_options
+@click.option("--every", type=Age(), default="10m", show_default=True, metavar="10m|30s")
+def serve(
+    sources: tuple[str, ...],
+    corpus: str,
+    metrics: tuple[str, ...] | None,
+    store: str,
+    every: timedelta,
+) -> None:
+    """Watch on a schedule from this process, without a worker; runs show in Prefect's pages."""
+    from flows.serving import serve_watch
+
+    serve_watch(_request(sources, corpus, metrics, store), every=every)
+
+
+@flows.command(epilog=examples("actlas flows run runs/my-model --corpus plays --json"))
+@_watch_options
+@json_option
+def run(
+    sources: tuple[str, ...],
+    corpus: str,
+    metrics: tuple[str, ...] | None,
+    store: str,
+    as_json: bool,
+) -> None:
+    """Look once, as a run of the Prefect flow `watch`, in this process."""
+    from flows.watch import watch
+
+    results = watch(_request(sources, corpus, metrics, store))
+    if as_json:
+        print_json(results)
+    else:
+        click.echo(f"{len(results)} checkpoints done.")

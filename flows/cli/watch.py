@@ -1,0 +1,177 @@
+"""``actlas watch``: store and measure checkpoints as they appear."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from flows.cli.options import Age, NameList, examples, store_option
+from flows.console import duration
+
+if TYPE_CHECKING:
+    from flows.survey import Watched
+    from flows.watching import Round
+
+
+@click.command(
+    short_help="Store and measure checkpoints as they appear.",
+    epilog=examples(
+        "actlas watch runs/my-model --corpus plays --every 10m",
+        "actlas watch runs/my-model --corpus plays --once",
+        "actlas watch EleutherAI/pythia-70m --corpus plays --every 1d --metrics two_nn",
+        "actlas watch runs/a runs/b --corpus plays --json --prometheus /var/lib/node/actlas.prom",
+    ),
+)
+@click.argument("sources", nargs=-1, required=True, metavar="PATH|HUB_ID…")
+@click.option("--corpus", required=True, metavar="NAME", help="A corpus added before.")
+@click.option(
+    "--every",
+    type=Age(),
+    default="10m",
+    show_default=True,
+    metavar="10m|30s",
+    help="Time between looks.",
+)
+@click.option("--once", is_flag=True, help="Look once, then end: with 1 if anything failed.")
+@click.option(
+    "--settle",
+    type=Age(),
+    default="30s",
+    show_default=True,
+    metavar="30s",
+    help="Rest after which a checkpoint counts as written.",
+)
+@click.option(
+    "--sites",
+    type=NameList(),
+    metavar="A,B",
+    help="What to keep.  [default: residual, and final_norm where there is one]",
+)
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1 …")
+@click.option(
+    "--batch-tokens",
+    type=click.IntRange(min=1),
+    help="Tokens of a batch.  [default: by the device]",
+)
+@click.option(
+    "--metrics",
+    type=NameList(),
+    metavar="A,B|none",
+    help="Metrics computed of what was stored; none for none.  [default: all]",
+)
+@click.option(
+    "--dask",
+    "scheduler",
+    default="threads",
+    show_default=True,
+    metavar="threads|local:N|ADDRESS",
+    help="Where metrics are computed.",
+)
+@click.option(
+    "--prometheus",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    metavar="FILE.prom",
+    help="Write figures for a monitoring system after each look.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Log one JSON object a line.")
+@store_option
+def watch(
+    sources: tuple[str, ...],
+    corpus: str,
+    every: timedelta,
+    once: bool,
+    settle: timedelta,
+    sites: tuple[str, ...] | None,
+    device: str,
+    batch_tokens: int | None,
+    metrics: tuple[str, ...] | None,
+    scheduler: str,
+    prometheus: Path | None,
+    as_json: bool,
+    store: str,
+) -> None:
+    """Look again and again where checkpoints appear; store and measure what the store lacks.
+
+    A checkpoint still being written is left alone until it is whole, and a broken one stops no
+    other. Any number of watchers may run; Ctrl-C ends one, and the store stays sound.
+    """
+    from flows.logs import log_to_output
+    from flows.measurement import MeasureOptions
+    from flows.running import CaptureOptions
+    from flows.survey import Watched
+    from flows.watching import Watcher
+    from flows.watching import watch as watch_on
+
+    if not every:
+        raise click.UsageError("--every must be more than no time.")
+    log_to_output(as_json=as_json)
+    watched = Watched(
+        store=store,
+        sources=sources,
+        corpus=corpus,
+        capture=CaptureOptions(sites=sites, device=device, batch_tokens=batch_tokens),
+        measure=None
+        if metrics == ("none",)
+        else MeasureOptions(metrics=metrics, scheduler=scheduler),
+        settle=settle.total_seconds(),
+    )
+    report = _reporter(watched, prometheus)
+    # A service manager ends a service with SIGTERM: as with Ctrl-C, the slot is given back.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        if once:
+            latest = Watcher(watched).round(patient=True)
+            report(latest)
+            _end(latest)
+        else:
+            watch_on(watched, every=every.total_seconds(), on_round=report)
+    except KeyboardInterrupt:
+        click.echo("Stopped. The store holds whole checkpoints only.", err=True)
+
+
+def _reporter(watched: Watched, prometheus: Path | None) -> Callable[[Round], None]:
+    """Return what logs each round, and writes its figures."""
+    import logging
+
+    from flows.logs import fields
+    from flows.monitoring import Counts, round_gauges, write_exposition
+
+    counts = Counts()
+
+    def report(latest: Round) -> None:
+        found = latest.survey
+        facts = {
+            "held": found.held + sum(result.ingested for result in latest.ingested),
+            "ingested": len(latest.ingested),
+            "unfinished": len(found.unfinished),
+            "failed": len(latest.failures),
+            "lag_seconds": round(found.lag, 1),
+            "seconds": round(latest.seconds, 3),
+        }
+        logging.getLogger("actlas.watch").info(
+            "%d held, %d of them new, %d being written, %d failed; took %s",
+            *list(facts.values())[:4],
+            duration(latest.seconds),
+            extra=fields("round", **facts),
+        )
+        counts.add(latest)
+        if prometheus is not None:
+            write_exposition(prometheus, round_gauges(watched, latest, counts))
+
+    return report
+
+
+def _end(latest: Round) -> None:
+    """Fail, naming what failed."""
+    from flows.failures import FlowError, raise_failures
+
+    total = latest.survey.held + len(latest.survey.missing) + len(latest.survey.broken)
+    try:
+        raise_failures("checkpoints", latest.failures, max(total, len(latest.failures)))
+    except FlowError as error:
+        raise click.ClickException(str(error)) from error

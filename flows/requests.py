@@ -1,0 +1,130 @@
+"""What flows are asked to do: validated, and explained field by field in the form of a run."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from flows.measurement import MeasureOptions
+from flows.running import CaptureOptions
+
+STORE_VARIABLE: Final = "ACTLAS_STORE"
+DEFAULT_STORE: Final = "./activations"
+
+SIX_HOURS: Final = 6 * 3600
+MONTH: Final = 30 * 24 * 3600
+
+
+def _default_store() -> str:
+    return os.environ.get(STORE_VARIABLE, DEFAULT_STORE)
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    store: str = Field(
+        default_factory=_default_store,
+        description="The activation store, a path or URI; ACTLAS_STORE of the worker when empty.",
+    )
+    time_limit: int = Field(
+        default=SIX_HOURS,
+        ge=60,
+        le=MONTH,
+        description="Seconds that one checkpoint or model may take before its process is ended.",
+    )
+
+
+class _Captured(_Request):
+    corpus: str = Field(description="Name of a corpus in the store.")
+    sites: list[str] | None = Field(
+        default=None, description="What to keep; residual and final_norm when empty."
+    )
+    device: str = Field(default="auto", description="A torch device, or auto for CUDA if any.")
+    batch_tokens: int | None = Field(
+        default=None, ge=1, le=1 << 20, description="Tokens of a batch; by the device when empty."
+    )
+    allow_nonfinite: bool = Field(
+        default=False, description="Store NaN and infinity, counted, instead of refusing them."
+    )
+    supersede: bool = Field(
+        default=False, description="Replace steps stored from other weights or other inputs."
+    )
+
+    def capture_options(self) -> CaptureOptions:
+        """Return how each checkpoint is run and stored."""
+        return CaptureOptions(
+            sites=None if self.sites is None else tuple(self.sites),
+            device=self.device,
+            batch_tokens=self.batch_tokens,
+            allow_nonfinite=self.allow_nonfinite,
+            supersede=self.supersede,
+        )
+
+
+class _Measured(_Request):
+    metrics: list[str] | None = Field(default=None, description="Metrics; all when empty.")
+    populations: list[str] | None = Field(
+        default=None, description="Rows measured: all, content, typical, unit; all four when empty."
+    )
+    sample: int = Field(
+        default=10_000, ge=10, description="Tokens among which neighbours are sought."
+    )
+    seed: int = Field(default=0, description="Seed of that sample.")
+    scheduler: str = Field(
+        default="threads",
+        description="Where Dask runs: threads, local:N, or the address of a scheduler.",
+    )
+
+    def measure_options(self) -> MeasureOptions:
+        """Return what to measure of each model and how."""
+        return MeasureOptions(
+            metrics=None if self.metrics is None else tuple(self.metrics),
+            populations=None if self.populations is None else tuple(self.populations),
+            sample=self.sample,
+            seed=self.seed,
+            scheduler=self.scheduler,
+        )
+
+
+class IngestRequest(_Captured):
+    """What to ingest."""
+
+    models: list[str] = Field(
+        min_length=1,
+        description="Folders of a checkpoint or of checkpoint-N folders, or random:CONFIG.",
+    )
+    steps: list[int] | None = Field(
+        default=None, description="Training steps wanted; all that are found when empty."
+    )
+
+
+class MeasureRequest(_Measured):
+    """What to measure."""
+
+    corpus: str | None = Field(default=None, description="Only this corpus; every one when empty.")
+    models: list[str] | None = Field(
+        default=None, description="Only these models, by the names `actlas ls` shows."
+    )
+    steps: list[int] | None = Field(default=None, description="Training steps; all when empty.")
+    layers: list[int] | None = Field(default=None, description="Layers; all when empty.")
+
+
+class WatchRequest(_Captured, _Measured):
+    """What to watch, and what to do with each checkpoint that appears."""
+
+    sources: list[str] = Field(
+        min_length=1,
+        description="Folders of checkpoint-N folders, or OWNER/NAME on the Hub with all its steps.",
+    )
+    settle: float = Field(
+        default=30,
+        ge=0,
+        le=3600,
+        description="Seconds that a checkpoint has to be at rest before it counts as written.",
+    )
+    measure: bool = Field(default=True, description="Compute metrics of what was ingested.")
+    report: str | None = Field(
+        default=None, description="File to write the report page to after each run with news."
+    )
