@@ -12,12 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flows.capture.errors import InputError
-from flows.capture.inputs import cut_characters
+from flows.capture.inputs import cut_characters, drawn
+from flows.capture.modality import AUDIO, IMAGE, TEXT
 from store.create import CorpusSpec, create_corpus, create_id_corpus
 from store.repository import Repository
 
-TEXT: Final = "text"
 IDS: Final = "ids"
+
+_NOUNS: Final = {
+    TEXT: ("texts", "characters"),
+    IDS: ("sequences", "ids"),
+    IMAGE: ("images", "bytes"),
+    AUDIO: ("sounds", "bytes"),
+}
 
 
 @dataclass(frozen=True)
@@ -25,16 +32,30 @@ class Chunking:
     """How texts become sequences.
 
     Attributes:
-        unit: Cut by characters, once for all models, or by the tokens of each model.
-        size: Characters or tokens of a sequence.
+        unit: Cut by characters, once for all models, or by the tokens of each model, or whole.
+        size: Characters or tokens of a sequence; without meaning for whole texts.
     """
 
-    unit: Literal["chars", "tokens"] = "chars"
+    unit: Literal["chars", "tokens", "whole"] = "chars"
     size: int = 512
 
     def attributes(self) -> dict[str, str | int]:
         """Return what the store records of it."""
-        return {"unit": self.unit, "size": self.size}
+        facts: dict[str, str | int] = {"unit": self.unit}
+        return facts if self.unit == "whole" else facts | {"size": self.size}
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A file that was left out of a corpus.
+
+    Attributes:
+        name: The file.
+        reason: What is wrong with it.
+    """
+
+    name: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -43,10 +64,12 @@ class AddedCorpus:
 
     Attributes:
         name: Its name.
-        modality: ``text`` or ``ids``.
-        texts: Number of texts, each a sequence or a document to be cut by tokens.
-        size: Characters of all texts, or ids of all sequences.
+        modality: ``text``, ``ids``, ``image`` or ``audio``.
+        texts: Number of texts, each a sequence or a document to be cut by tokens; or of items.
+        size: Characters of all texts, ids of all sequences, or bytes of all items.
         content_sha256: SHA-256 of the content.
+        labels: Number of different labels.
+        skipped: Files that could not be decoded, and are not in it.
     """
 
     name: str
@@ -54,11 +77,14 @@ class AddedCorpus:
     texts: int
     size: int
     content_sha256: str
+    labels: int = 0
+    skipped: tuple[Skipped, ...] = ()
 
     def __str__(self) -> str:
-        noun, unit = ("texts", "characters") if self.modality == TEXT else ("sequences", "ids")
+        noun, unit = _NOUNS[self.modality]
+        labels = f" with {self.labels:,} labels" if self.labels else ""
         return (
-            f"Corpus {self.name}: {self.texts:,} {noun}, {self.size:,} {unit},"
+            f"Corpus {self.name}: {self.texts:,} {noun}{labels}, {self.size:,} {unit},"
             f" sha256 {self.content_sha256[:12]}"
         )
 
@@ -101,6 +127,7 @@ def add_texts(
     max_sequences: int | None = None,
     seed: int = 0,
     special_tokens: bool = True,
+    labels: Mapping[str, str] | None = None,
 ) -> AddedCorpus:
     """Add a corpus of texts; the store is made when there is none.
 
@@ -108,10 +135,12 @@ def add_texts(
         store_uri: The store.
         name: Name of the corpus.
         texts: Texts by the name of their source.
-        chunking: By characters, texts are cut here; by tokens, when a model is run.
+        chunking: By characters, texts are cut here; by tokens, when a model is run; whole ones
+            are a sequence each.
         max_sequences: Number of sequences to draw at random, in corpus order; all when None.
         seed: Seed of that draw.
         special_tokens: Whether tokenizers add theirs.
+        labels: Label of each text by the name of its source.
 
     Raises:
         InputError: If a text is empty, or none is as long as one sequence of characters.
@@ -123,13 +152,16 @@ def add_texts(
     else:
         _refuse_empty(texts)
         rows = [(text, source, 0) for source, text in texts.items()]
+        if chunking.unit == "whole" and max_sequences is not None:
+            rows = [rows[i] for i in drawn(len(rows), max_sequences, seed)]
     pieces = [text for text, _, _ in rows]
+    own_labels = None if labels is None else [labels[source] for _, source, _ in rows]
     spec = CorpusSpec(
         name=name,
         modality=TEXT,
         chunking=chunking.attributes(),
         seed=seed,
-        content_sha256=_digest([text.encode() for text in pieces]),
+        content_sha256=digest([text.encode() for text in (*pieces, *(own_labels or ()))]),
         options={"max_sequences": max_sequences, "special_tokens": special_tokens},
     )
     create_corpus(
@@ -138,9 +170,11 @@ def add_texts(
         texts=pieces,
         sources=[source for _, source, _ in rows],
         source_starts=[start for _, _, start in rows],
+        labels=own_labels,
     )
     size = sum(len(text) for text in pieces)
-    return AddedCorpus(name, TEXT, len(pieces), size, spec.content_sha256)
+    known = len(set(own_labels or ()))
+    return AddedCorpus(name, TEXT, len(pieces), size, spec.content_sha256, labels=known)
 
 
 def add_id_file(store_uri: str, name: str, file: Path) -> AddedCorpus:
@@ -181,7 +215,7 @@ def add_ids(store_uri: str, name: str, sequences: Sequence[NDArray[np.integer]])
         modality=IDS,
         chunking={"unit": "as given"},
         seed=0,
-        content_sha256=_digest([ids.tobytes() for ids in rows]),
+        content_sha256=digest([ids.tobytes() for ids in rows]),
     )
     create_id_corpus(Repository.open_or_create(store_uri), spec, sequences=rows)
     return AddedCorpus(name, IDS, len(rows), sum(map(len, rows)), spec.content_sha256)
@@ -203,7 +237,7 @@ def _refuse_empty(texts: Mapping[str, str]) -> None:
             raise InputError(f"{source} holds no text: expected at least one sequence")
 
 
-def _digest(contents: Sequence[bytes]) -> str:
+def digest(contents: Sequence[bytes]) -> str:
     """Return a SHA-256 that also depends on where one content ends and the next begins."""
     digest = hashlib.sha256(b"actlas corpus 1\n")
     for content in contents:

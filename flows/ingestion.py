@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -13,12 +13,12 @@ from flows.capture.digests import Digest
 from flows.capture.fingerprints import Fingerprint, fingerprint
 from flows.capture.integrity import file_sha256
 from flows.capture.settling import file_states
-from flows.inputs import Corpus, read_corpus
+from flows.inputs import Corpus, preparation, read_corpus
 from flows.running import CaptureOptions, Job, Progress, run_job
 from store.catalogue import HeldStep, find_step
 from store.identity import JSON, identity_difference
 from store.repository import Repository
-from store.schema import STACKS, STEP
+from store.schema import ENCODER_DECODER, STACKS, STEP
 from store.write import reserve_step
 
 if TYPE_CHECKING:
@@ -114,10 +114,11 @@ def prepare_job(
 
     Raises:
         CheckpointError: If files of the checkpoint are missing or damaged.
+        InputError: If the model takes other kinds of input than the corpus holds.
     """
     states = file_states(checkpoint)
     weights = fingerprint(checkpoint, digest=digest)
-    identity = _identity(corpus, weights)
+    identity = _identity(corpus, weights) | preparation(corpus, checkpoint)
     return Job(repository, corpus, checkpoint, weights, identity, options, states)
 
 
@@ -170,13 +171,20 @@ def _count(facts: Mapping[str, JSON], name: str) -> int:
 
 
 def _held_steps(job: Job) -> dict[str, HeldStep | None]:
-    """Return the job's step in the group of the model, or in those of its two stacks."""
+    """Return the job's step in the group of the model, or in those of its stacks."""
     root = job.repository.read()
     group = root.get(job.path)
     if not isinstance(group, zarr.Group):
         return {}
-    paths = [job.path] if STEP in group else [f"{job.path}/{stack}" for stack in STACKS]
+    paths = [job.path] if STEP in group else [f"{job.path}/{stack}" for stack in _stacks(group)]
     return {
         path: find_step(job.repository, path, job.checkpoint.step) if path in root else None
         for path in paths
     }
+
+
+def _stacks(group: zarr.Group) -> Sequence[str]:
+    """Return the stacks that a model has over a corpus, as the group of any of them says."""
+    there = (group[stack].attrs.asdict() for stack in STACKS if stack in group)
+    named = next((facts["stacks"] for facts in there if "stacks" in facts), None)
+    return [str(stack) for stack in named] if isinstance(named, list) else ENCODER_DECODER

@@ -1,4 +1,4 @@
-"""A corpus of the store as the tokens that a checkpoint's model is shown."""
+"""A corpus of the store as what a checkpoint's model is shown."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ import zarr
 
 from flows.capture.configs import load_config, longest_input
 from flows.capture.inputs import from_ids, tokenize
+from flows.capture.modality import AUDIO, IMAGE, TEXT, require_modality
 from flows.capture.tokenizer import load_tokenizer
-from flows.corpora import IDS
 from store.arrays import member
 from store.errors import UnknownNameError
 from store.identity import JSON
+from store.items import StoredItems
 from store.repository import Repository
 
 if TYPE_CHECKING:
     from flows.capture.checkpoints import Checkpoint
+    from flows.capture.items import Items
     from flows.capture.tokens import Tokens
 
 
@@ -29,7 +31,7 @@ class Corpus:
 
     Attributes:
         name: Its name.
-        modality: ``text`` or ``ids``.
+        modality: ``text``, ``ids``, ``image`` or ``audio``.
         chunking: How texts become sequences.
         content_sha256: SHA-256 of the content.
         seed: Seed of the draw of sequences.
@@ -50,7 +52,12 @@ class Corpus:
     @property
     def has_text(self) -> bool:
         """Whether a tokenizer is needed."""
-        return self.modality != IDS
+        return self.modality == TEXT
+
+    @property
+    def has_items(self) -> bool:
+        """Whether it holds images or sounds, which a checkpoint's own processor prepares."""
+        return self.modality in (IMAGE, AUDIO)
 
     def identity(self) -> dict[str, JSON]:
         """Return everything about the corpus that changes what a model is shown."""
@@ -90,6 +97,45 @@ def read_corpus(repository: Repository, name: str) -> Corpus:
         special_tokens=bool(options.get("special_tokens", False)),
         group=group,
     )
+
+
+def corpus_inputs(corpus: Corpus, checkpoint: Checkpoint) -> Tokens | Items:
+    """Return what a checkpoint's model is shown: tokens, or prepared images or sounds.
+
+    Raises:
+        CaptureError: If the model takes other kinds of input, or lacks what prepares them.
+    """
+    kind = corpus.modality if corpus.has_items else TEXT
+    require_modality(load_config(checkpoint), checkpoint.source, kind, corpus.name)
+    if not corpus.has_items:
+        return corpus_tokens(corpus, checkpoint)
+    stored = StoredItems(corpus.group)
+    # Here, not above: they need torch, which takes seconds to import.
+    if corpus.modality == IMAGE:
+        from flows.capture.images import Images
+
+        return Images(checkpoint, stored.read, len(stored))
+    from flows.capture.sounds import Sounds
+
+    return Sounds(checkpoint, stored.read, len(stored))
+
+
+def preparation(corpus: Corpus, checkpoint: Checkpoint) -> dict[str, JSON]:
+    """Return the settings with which a checkpoint prepares images or sounds, none for text.
+
+    Raises:
+        CaptureError: If the model takes other kinds of input, or lacks what prepares them.
+    """
+    if not corpus.has_items:
+        return {}
+    require_modality(load_config(checkpoint), checkpoint.source, corpus.modality, corpus.name)
+    if corpus.modality == IMAGE:
+        from flows.capture.images import image_settings
+
+        return {"preprocessing": image_settings(checkpoint)}
+    from flows.capture.sounds import sound_settings
+
+    return {"preprocessing": sound_settings(checkpoint)}
 
 
 def corpus_tokens(corpus: Corpus, checkpoint: Checkpoint) -> Tokens:

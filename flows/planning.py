@@ -6,14 +6,15 @@ import math
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from flows.capture.configs import load_config
+from flows.capture.tokens import Tokens
 from flows.ingestion import DEFAULT_OPTIONS, is_stored, prepare_job
-from flows.inputs import corpus_tokens, read_corpus
+from flows.inputs import corpus_inputs, read_corpus
 from flows.running import DEFAULT_SITES, CaptureOptions, Job
 from store.layout import chunk_rows, token_chunks
 from store.repository import Repository
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
     from flows.capture.checkpoints import Checkpoint
-    from flows.capture.tokens import Tokens
 
 _FORWARD_EFFICIENCY: Final = 0.5
 """Share of the speed of one large matrix product that a forward pass and its writing reach."""
@@ -126,13 +126,13 @@ def plan_ingest(
     repository = Repository.open(store_uri)
     source = read_corpus(repository, corpus)
     flops = _matrix_flops()
-    known: dict[str, Tokens] = {}
+    known: dict[str, list[_Part]] = {}
     steps = []
     for checkpoint in checkpoints:
         job = prepare_job(repository, source, checkpoint, options)
         key = f"{job.weights.tokenizer_sha256} {job.weights.config_sha256}"
         if key not in known:
-            known[key] = corpus_tokens(source, checkpoint)
+            known[key] = _parts(job)
         steps.append(_planned(job, known[key], flops))
     directory = repository.location.directory
     return IngestPlan(
@@ -140,8 +140,47 @@ def plan_ingest(
     )
 
 
-def _planned(job: Job, tokens: Tokens, flops: float) -> PlannedStep:
-    sizes = _sizes(load_config(job.checkpoint), tokens)
+@dataclass(frozen=True)
+class _Part:
+    """What a stack of blocks would be run over.
+
+    Attributes:
+        sizes: Size of every dimension that a site of it may have.
+        tokens: Its tokens, or rows.
+    """
+
+    sizes: Mapping[str, int]
+    tokens: Tokens
+
+
+def _parts(job: Job) -> list[_Part]:
+    config, shown = load_config(job.checkpoint), corpus_inputs(job.corpus, job.checkpoint)
+    if isinstance(shown, Tokens):
+        return [_Part(_sizes(config, shown), shown)]
+    from flows.capture.untrained import outline
+
+    stacks = outline(job.checkpoint, shown.shapes())
+    parts = [(stack, shown.tokens(stack.extent)) for stack in stacks]
+    return [
+        _Part(_dimensions(stack.n_blocks, stack.width, config, tokens), tokens)
+        for stack, tokens in parts
+    ]
+
+
+def _planned(job: Job, parts: Sequence[_Part], flops: float) -> PlannedStep:
+    """Return what would be done about a checkpoint, all of its stacks together."""
+    each = [_planned_part(job, part, flops) for part in parts]
+    return replace(
+        each[0],
+        tokens=sum(part.tokens for part in each),
+        raw_bytes=sum(part.raw_bytes for part in each),
+        files=sum(part.files for part in each),
+        seconds=sum(part.seconds for part in each),
+    )
+
+
+def _planned_part(job: Job, part: _Part, flops: float) -> PlannedStep:
+    sizes, tokens = part.sizes, part.tokens
     values, arrays = 0, 0
     for name in job.options.sites or DEFAULT_SITES:
         dims = [dim for dim in SITES[name].dims if dim not in (STEP, TOKEN)]
@@ -165,8 +204,14 @@ def _planned(job: Job, tokens: Tokens, flops: float) -> PlannedStep:
 def _sizes(config: PreTrainedConfig, tokens: Tokens) -> Mapping[str, int]:
     """Return the size of every dimension that a site may have, from a config."""
     text = config.get_text_config()
-    blocks, width = int(text.num_hidden_layers), int(text.hidden_size)
-    heads = int(getattr(text, "num_attention_heads", None) or 1)
+    return _dimensions(int(text.num_hidden_layers), int(text.hidden_size), text, tokens)
+
+
+def _dimensions(
+    blocks: int, width: int, text: PreTrainedConfig, tokens: Tokens
+) -> Mapping[str, int]:
+    own = getattr(text, "num_attention_heads", None)
+    heads = own if isinstance(own, int) else 1
     return {
         LAYER: blocks + 1,
         BLOCK: blocks,

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from flows.capture.errors import CheckpointError
-from flows.inputs import corpus_tokens
+from flows.inputs import corpus_inputs
 from flows.measurement import complete_steps, require_known
-from flows.running import CaptureOptions, Job, load_job, shown_tokens
+from flows.running import CaptureOptions, Job, load_job, shown_tokens, stack_tokens
 from flows.sources import source_job
 from store.errors import CorruptChunkError, MissingChunkError
 from store.identity import column_difference
@@ -121,8 +121,10 @@ def replay_model(
 def _replay_step(job: Job, held: HeldModel, step: HeldStep, count: int, seed: int) -> Replayed:
     from flows.capture.guard import replay
 
-    tokens = corpus_tokens(job.corpus, job.checkpoint)
-    loaded = next(one for one in load_job(job).each_stack() if one.stack.name == held.stack)
+    shown = corpus_inputs(job.corpus, job.checkpoint)
+    stacks = load_job(job, shown).each_stack()
+    loaded = next(one for one in stacks if one.stack.name == held.stack)
+    tokens = stack_tokens(loaded, shown)
     snapshot = job.repository.snapshot_id()
     _require_same_tokens(job, held, snapshot, shown_tokens(loaded, tokens))
     filled = np.flatnonzero(tokens.lengths)
@@ -155,7 +157,7 @@ def _require_same_tokens(job: Job, held: HeldModel, snapshot: str, shown: Tokens
     if lines:
         listed = "".join(f"\n  {line}" for line in lines)
         raise CheckpointError(
-            f"the tokenizer of {job.checkpoint.source} cuts {job.corpus.name} into other tokens"
+            f"{job.checkpoint.source} cuts {job.corpus.name} into other tokens"
             f" than {held.path} was stored with:{listed}\nInstall the library versions it had"
         )
 

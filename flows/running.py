@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from flows.capture.errors import CheckpointError
 from flows.capture.settling import file_states
-from flows.inputs import Corpus, corpus_tokens
+from flows.capture.tokens import Tokens
+from flows.inputs import Corpus, corpus_inputs
 from flows.streaming import stream
 from store.create import ArraySpec, create_model
 from store.errors import StoreError
 from store.identity import JSON
 from store.repository import Repository
-from store.schema import HEAD, HEAD_DIM, SITES, TOKEN, node_name
+from store.schema import ENCODER_DECODER, HEAD, HEAD_DIM, SITES, TOKEN, node_name
 from store.slots import AlreadyStored
 from store.unused import remove_unused_model
 from store.write import reserve_step
@@ -25,7 +26,7 @@ from store.write import reserve_step
 if TYPE_CHECKING:
     from flows.capture.checkpoints import Checkpoint
     from flows.capture.fingerprints import Fingerprint
-    from flows.capture.tokens import Tokens
+    from flows.capture.items import Items
     from flows.capture.weights import LoadedModel
 
 Progress: TypeAlias = "Callable[[int, int], None]"
@@ -100,12 +101,13 @@ def run_job(job: Job, progress: Progress | None = None) -> bool:
     Returns:
         Whether anything was stored: another process may have been faster.
     """
-    tokens = corpus_tokens(job.corpus, job.checkpoint)
-    loaded = load_job(job)
-    total = len(tokens) * len(loaded.stacks)
+    shown = corpus_inputs(job.corpus, job.checkpoint)
+    loaded = load_job(job, shown)
+    parts = [(one, stack_tokens(one, shown)) for one in loaded.each_stack()]
+    total = sum(len(tokens) for _, tokens in parts)
     report = None if progress is None else lambda done: progress(done, total)
     try:
-        stored = [_store_stack(job, stack, tokens, report) for stack in loaded.each_stack()]
+        stored = [_store_stack(job, one, tokens, report) for one, tokens in parts]
     except BaseException:
         with suppress(StoreError):
             remove_unused_model(job.repository, job.path)
@@ -113,8 +115,12 @@ def run_job(job: Job, progress: Progress | None = None) -> bool:
     return any(stored)
 
 
-def load_job(job: Job) -> LoadedModel:
+def load_job(job: Job, shown: Tokens | Items) -> LoadedModel:
     """Load the model of a job so that all sites asked for can be captured.
+
+    Args:
+        job: The job.
+        shown: What the model is to be shown.
 
     Raises:
         CheckpointError: If it cannot be read, or has changed since it was digested.
@@ -126,6 +132,7 @@ def load_job(job: Job) -> LoadedModel:
         job.checkpoint,
         device=job.options.device,
         attention="eager" if _needs_probabilities(job.options) else None,
+        shown=None if isinstance(shown, Tokens) else shown.shapes(),
     )
     if file_states(job.checkpoint) != job.states:
         raise CheckpointError(
@@ -133,6 +140,11 @@ def load_job(job: Job) -> LoadedModel:
             " so that its digests may not be those of its weights; ingest it when it is whole"
         )
     return loaded
+
+
+def stack_tokens(loaded: LoadedModel, shown: Tokens | Items) -> Tokens:
+    """Return the tokens with which the chosen stack is run: rows, where items are shown."""
+    return shown if isinstance(shown, Tokens) else shown.tokens(loaded.stack.extent)
 
 
 def shown_tokens(loaded: LoadedModel, tokens: Tokens) -> Tokens:
@@ -201,9 +213,22 @@ def _create(job: Job, loaded: LoadedModel, tokens: Tokens) -> tuple[str, ...]:
             "n_sequences": tokens.n_sequences,
             "truncated_sequences": tokens.truncated,
             "corpus_sha256": job.corpus.content_sha256,
+            **_stack_facts(loaded),
         },
     )
     return sites
+
+
+def _stack_facts(loaded: LoadedModel) -> dict[str, JSON]:
+    """Return how a stack belongs to its model, where that is no encoder-decoder of text."""
+    stack = loaded.stack
+    names = [one.name for one in loaded.stacks if one.name is not None]
+    facts: dict[str, JSON] = {}
+    if names and tuple(names) != ENCODER_DECODER:
+        facts["stacks"] = [*names]
+    if stack.depth_blocks not in (None, stack.n_blocks):
+        facts |= {"depth_start": stack.depth_start, "depth_blocks": stack.depth_blocks}
+    return facts
 
 
 def _needs_probabilities(options: CaptureOptions) -> bool:

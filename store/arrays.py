@@ -15,6 +15,7 @@ from zarr.core.sync import sync
 
 from .identity import JSON
 from .layout import (
+    BYTES_PER_CHUNK,
     TEXTS_PER_CHUNK,
     TOKENS_PER_CHUNK,
     activation_codecs,
@@ -41,10 +42,20 @@ def create_table(
 ) -> zarr.Array[ArrayV3Metadata]:
     """Create an array of one dimension that is known whole, and write it."""
     rows = TEXTS_PER_CHUNK if TEXT in variable.dims else TOKENS_PER_CHUNK
-    chunks = (min(rows, len(values)),)
+    chunks = (max(1, min(rows, len(values))),)
     array = _create(group, variable, values.shape, chunks, codecs=table_codecs())
     array[:] = values if variable.dtype == "str" else values.astype(variable.dtype)
     return array
+
+
+def string_column(values: Sequence[str]) -> npt.NDArray[np.generic]:
+    """Return texts as an array of them."""
+    return np.array(list(values), dtype=np.dtypes.StringDType())
+
+
+def create_bytes(group: zarr.Group, variable: Variable) -> zarr.Array[ArrayV3Metadata]:
+    """Create an array of bytes that is appended to."""
+    return _create(group, variable, (0,), (BYTES_PER_CHUNK,), codecs=table_codecs())
 
 
 def create_step_coordinates(group: zarr.Group, capacity: int) -> None:

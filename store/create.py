@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import zarr
 
-from .arrays import create_site, create_step_coordinates, create_table, member
+from .arrays import create_site, create_step_coordinates, create_table, member, string_column
+from .depths import relative_depth
 from .errors import IdentityConflictError, StoreError, UnknownNameError
 from .identity import JSON, column_difference, identity_difference
 from .layout import chunk_rows
@@ -18,6 +19,8 @@ from .repository import Repository
 from .schema import (
     CORPUS_VARIABLES,
     DEPTH_COORDINATES,
+    ITEM_VARIABLES,
+    PLACE_COORDINATES,
     STEP,
     TOKEN_COORDINATES,
     Variable,
@@ -79,6 +82,7 @@ def create_corpus(
     texts: Sequence[str],
     sources: Sequence[str],
     source_starts: Sequence[int],
+    labels: Sequence[str] | None = None,
 ) -> None:
     """Create a corpus of texts, unless the same one is there.
 
@@ -88,6 +92,7 @@ def create_corpus(
         texts: The texts, one a sequence or document.
         sources: File or item each text came from.
         source_starts: First character of each text in its source.
+        labels: Label of each text, None if they have none.
 
     Raises:
         IdentityConflictError: If another corpus has the name.
@@ -95,11 +100,13 @@ def create_corpus(
     """
     digests = [hashlib.sha256(text.encode()).hexdigest() for text in texts]
     columns: dict[str, npt.NDArray[np.generic]] = {
-        "text": _strings(texts),
-        "text_sha256": _strings(digests),
-        "source": _strings(sources),
+        "text": string_column(texts),
+        "text_sha256": string_column(digests),
+        "source": string_column(sources),
         "source_start": np.asarray(source_starts, dtype=np.int64),
     }
+    if labels is not None:
+        columns["text_label"] = string_column(labels)
     tables = [(CORPUS_VARIABLES[name], values) for name, values in columns.items()]
     _create_corpus(repository, spec, tables)
 
@@ -170,9 +177,11 @@ def create_model(
         corpus: Name of the corpus, which must be there.
         model: Id of the model, as ``EleutherAI/pythia-70m``.
         arrays: The sites and their sizes.
-        tokens: Every one of ``schema.TOKEN_COORDINATES``, each (token,).
+        tokens: Every one of ``schema.TOKEN_COORDINATES``, and those of ``PLACE_COORDINATES`` that
+            apply, each (token,).
         attributes: Facts about the model; ``n_blocks`` and ``width`` are needed, ``chunk_rows`` is
-            derived from the width unless given.
+            derived from the width unless given. A stage of a model says with ``depth_start`` how
+            many blocks come before its layer 0, and with ``depth_blocks`` how many there are.
         step_capacity: Slots to create, and to grow by when they are full.
         stack: ``"encoder"`` or ``"decoder"`` of an encoder-decoder model.
 
@@ -183,7 +192,7 @@ def create_model(
             model's name itself.
     """
     name = node_name(model)
-    if name in {**CORPUS_VARIABLES, **TOKEN_COORDINATES}:
+    if name in {**CORPUS_VARIABLES, **TOKEN_COORDINATES, **ITEM_VARIABLES}:
         raise StoreError(f"{model!r} is an array of the corpus, so no model can have that name")
     n_tokens = _token_count(tokens)
     facts = {"model": model, **attributes}
@@ -219,11 +228,12 @@ def _new_model(
     facts: Mapping[str, JSON],
 ) -> zarr.Group:
     group = root.create_group(path, attributes=dict(facts))
-    for name, variable in TOKEN_COORDINATES.items():
-        create_table(group, variable, tokens[name])
-    n_blocks = _size(facts, "n_blocks")
-    layers = np.arange(n_blocks + 1)
-    depths = {"layer": layers, "block": layers[1:], "relative_depth": layers / max(n_blocks, 1)}
+    for name, variable in {**TOKEN_COORDINATES, **PLACE_COORDINATES}.items():
+        if name in tokens:
+            create_table(group, variable, tokens[name])
+    layers = np.arange(_size(facts, "n_blocks") + 1)
+    relative = relative_depth(facts, layers)
+    depths = {"layer": layers, "block": layers[1:], "relative_depth": relative}
     for name, values in depths.items():
         create_table(group, DEPTH_COORDINATES[name], values)
     create_step_coordinates(group, _size(facts, "step_capacity"))
@@ -239,10 +249,12 @@ def _model_difference(
     """Return how a stored model group differs from the one asked for, line by line."""
     stored = {key: value for key, value in group.attrs.asdict().items() if key != "step_capacity"}
     lines = identity_difference(stored, {k: v for k, v in facts.items() if k != "step_capacity"})
-    for name in TOKEN_COORDINATES:
-        lines.extend(
-            column_difference(name, np.asarray(member(group, name)[:]), np.asarray(tokens[name]))
-        )
+    for name, column in tokens.items():
+        if name not in group:
+            lines.append(f"{name}: (nothing) stored, {len(column)} values given")
+            continue
+        held = np.asarray(member(group, name)[:])
+        lines.extend(column_difference(name, held, np.asarray(column)))
     for spec in arrays:
         array = group.get(spec.variable.name)
         if isinstance(array, zarr.Array):
@@ -273,7 +285,7 @@ def _token_count(tokens: Mapping[str, npt.NDArray[np.generic]]) -> int:
     missing = [name for name in TOKEN_COORDINATES if name not in tokens]
     if missing:
         raise StoreError(f"token coordinates {', '.join(missing)} are missing")
-    lengths = {name: len(tokens[name]) for name in TOKEN_COORDINATES}
+    lengths = {name: len(column) for name, column in tokens.items()}
     if len(set(lengths.values())) != 1 or not lengths["token_id"]:
         raise StoreError(f"token coordinates need one positive length, got {lengths}")
     return lengths["token_id"]
@@ -284,7 +296,3 @@ def _size(facts: Mapping[str, JSON], name: str) -> int:
     if not isinstance(value, int) or value < 0:
         raise StoreError(f"attribute {name!r} must be a whole number, got {value!r}")
     return value
-
-
-def _strings(values: Sequence[str]) -> npt.NDArray[np.generic]:
-    return np.array(list(values), dtype=np.dtypes.StringDType())

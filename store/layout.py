@@ -19,6 +19,7 @@ TARGET_CHUNK_BYTES: Final = 4 << 20
 
 TEXTS_PER_CHUNK: Final = 1024
 TOKENS_PER_CHUNK: Final = 1 << 20
+BYTES_PER_CHUNK: Final = 4 << 20
 
 
 def chunk_rows(width: int, n_tokens: int) -> int:

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import xarray as xr
 
+from .depths import relative_depth
 from .errors import UnknownNameError
 from .join import Label
 from .listing import GroupNode, list_groups
-from .schema import DEPTH_COORDINATES, LAYER, MODEL, node_name
+from .schema import DEPTH_COORDINATES, LAYER, MODEL, STACKS, node_name
 from .slab import model_group
 
 
@@ -59,7 +60,7 @@ def _label(node: GroupNode) -> str:
 def _is_called(label: str, name: str) -> bool:
     """Return whether a name means a model or one of its stacks: ids and group names both do."""
     wanted, label = node_name(name), node_name(label)
-    return label == wanted or label in (f"{wanted}--encoder", f"{wanted}--decoder")
+    return label == wanted or label in {f"{wanted}--{stack}" for stack in STACKS}
 
 
 def relative_depths(nodes: Iterable[GroupNode], layers: Sequence[Label]) -> xr.Variable:
@@ -69,14 +70,8 @@ def relative_depths(nodes: Iterable[GroupNode], layers: Sequence[Label]) -> xr.V
         nodes: The groups of the models.
         layers: Labels of layers; NaN stands where a model has fewer.
     """
-    blocks = np.array([[max(_n_blocks(node), 1)] for node in nodes])
-    depths = np.asarray(layers, dtype=float) / blocks
+    numbers = np.asarray(layers, dtype=np.float64)
+    depths = np.stack([relative_depth(node.attrs, numbers) for node in nodes])
     declared = DEPTH_COORDINATES["relative_depth"]
     attrs = {"long_name": declared.description, "units": declared.units}
-    return xr.Variable((MODEL, LAYER), np.where(depths <= 1, depths, np.nan), attrs)
-
-
-def _n_blocks(node: GroupNode) -> int:
-    blocks = node.attrs["n_blocks"]
-    assert isinstance(blocks, int)
-    return blocks
+    return xr.Variable((MODEL, LAYER), depths, attrs)

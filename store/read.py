@@ -21,6 +21,7 @@ from .schema import (
     CORPUS_TOKEN,
     DEPTH_COORDINATES,
     LAYER,
+    PLACE_COORDINATES,
     SITES,
     STEP,
     STEP_COORDINATES,
@@ -98,7 +99,7 @@ def model_dataset(model: OpenModel, chunks: Mapping[str, int] | None) -> xr.Data
     coords = {
         name: xr.Variable(name, values, dict(nodes[name].attrs)) for name, values in labels.items()
     }
-    for name in (*STEP_COORDINATES, *TOKEN_COORDINATES, *DEPTH_COORDINATES):
+    for name in (*STEP_COORDINATES, *TOKEN_COORDINATES, *PLACE_COORDINATES, *DEPTH_COORDINATES):
         if name in nodes and name not in labels and name not in BOOKKEEPING:
             coords[name] = lazy_variable(model.array(name), nodes[name], cached=True)
     used = {dim for variable in sites.values() for dim in variable.dims} | {STEP, LAYER}

@@ -31,6 +31,8 @@ KEY_POSITION: Final = "key_position"
 TOKEN_CHUNK: Final = "token_chunk"
 TEXT: Final = "text"
 SOURCE: Final = "source"
+ITEM: Final = "item"
+BYTE: Final = "byte"
 CORPUS_TOKEN: Final = "corpus_token"
 """How ``token`` is called on the node of a corpus of ids: its models may hold fewer tokens."""
 
@@ -42,8 +44,16 @@ DECIMATION: Final = "decimation"
 METRICS_GROUP: Final = "metrics"
 """Name of the child group of a model (or of one of its stacks) that holds metric results."""
 
-STACKS: Final = ("encoder", "decoder")
-"""Child groups of an encoder-decoder model, each with the layout of a model group."""
+ENCODER_DECODER: Final = ("encoder", "decoder")
+
+STACKS: Final = (
+    *(*ENCODER_DECODER, "vision", "text"),
+    *("stage1", "stage2", "stage3", "stage4", "stage5", "stage6"),
+)
+"""Child groups of a model that has more than one stack of blocks, each like a model group.
+
+The stages of a model that coarsens its map on the way differ in width and in tokens, so that each
+is a stack."""
 
 
 @dataclass(frozen=True)
@@ -184,6 +194,16 @@ TOKEN_COORDINATES: Final[dict[str, Variable]] = _named(
     Variable("special", (TOKEN,), "bool", "whether the tokenizer added it (BOS, CLS, SEP ...)"),
 )
 
+PLACE_COORDINATES: Final[dict[str, Variable]] = _named(
+    Variable("row", (TOKEN,), "int32", "row of the patch or map cell, -1 for a special token"),
+    Variable("column", (TOKEN,), "int32", "column of the patch or map cell, -1 likewise"),
+    Variable(
+        "sample_start", (TOKEN,), "int64", "first audio sample it is made from, at the model's rate"
+    ),
+    Variable("sample_end", (TOKEN,), "int64", "one past the last such sample"),
+)
+"""Where a token of an image or a sound lies; only the models of such corpora have them."""
+
 STEP_COORDINATES: Final[dict[str, Variable]] = _named(
     Variable("step", (STEP,), "int64", "training step of the checkpoint, -1 for a free slot"),
     Variable("complete", (STEP,), "bool", "whether every requested activation was committed"),
@@ -206,7 +226,13 @@ STEP_COORDINATES: Final[dict[str, Variable]] = _named(
 DEPTH_COORDINATES: Final[dict[str, Variable]] = _named(
     Variable("layer", (LAYER,), "int32", "layer, 0 for the embedding output"),
     Variable("block", (BLOCK,), "int32", "block, from 1: its output is the layer of that number"),
-    Variable("relative_depth", (LAYER,), "float64", "layer divided by the number of blocks", "1"),
+    Variable(
+        "relative_depth",
+        (LAYER,),
+        "float64",
+        "blocks passed divided by the number of blocks of the model",
+        "1",
+    ),
 )
 
 CORPUS_VARIABLES: Final[dict[str, Variable]] = _named(
@@ -214,7 +240,18 @@ CORPUS_VARIABLES: Final[dict[str, Variable]] = _named(
     Variable("text_sha256", (TEXT,), "str", "SHA-256 of the text's UTF-8 bytes"),
     Variable("source", (TEXT,), "str", "file or item the text came from"),
     Variable("source_start", (TEXT,), "int64", "first character of the text in its source"),
+    Variable("text_label", (TEXT,), "str", "label of the text, where the corpus has labels"),
 )
+
+ITEM_VARIABLES: Final[dict[str, Variable]] = _named(
+    Variable("item_name", (ITEM,), "str", "file of the image or sound, or where it came from"),
+    Variable("label", (ITEM,), "str", "label of the item, empty where it has none"),
+    Variable("item_sha256", (ITEM,), "str", "SHA-256 of the item's bytes"),
+    Variable("item_start", (ITEM,), "int64", "first byte of the item in content", "B"),
+    Variable("item_stop", (ITEM,), "int64", "one past the last byte of the item in content", "B"),
+    Variable("content", (BYTE,), "uint8", "files of all items as they were, one after the other"),
+)
+"""A corpus of images or sounds keeps the files themselves: models can be run over it anywhere."""
 
 # Metric results -------------------------------------------------------------------------
 SOURCE_SUFFIX: Final = "_source"

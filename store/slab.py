@@ -20,6 +20,7 @@ from .schema import (
     HEAD,
     KEY_VALUE_HEAD,
     METRICS_GROUP,
+    PLACE_COORDINATES,
     SITES,
     STEP,
     STEP_COORDINATES,
@@ -213,7 +214,8 @@ def token_table(uri: str, path: str, snapshot: str) -> xr.Dataset:
         snapshot: Id of the snapshot.
 
     Returns:
-        ``schema.TOKEN_COORDINATES``, each (token,), in memory; the attributes are the group's.
+        ``schema.TOKEN_COORDINATES``, and those of ``PLACE_COORDINATES`` that the model has, each
+        (token,), in memory; the attributes are the group's.
 
     Raises:
         UnknownNameError: If there is no such model.
@@ -221,7 +223,8 @@ def token_table(uri: str, path: str, snapshot: str) -> xr.Dataset:
     group = model_group(uri, snapshot, path)
     variables = {
         name: (TOKEN, np.asarray(member(group, name)[:]), {"long_name": variable.description})
-        for name, variable in TOKEN_COORDINATES.items()
+        for name, variable in {**TOKEN_COORDINATES, **PLACE_COORDINATES}.items()
+        if name in TOKEN_COORDINATES or name in group
     }
     return xr.Dataset(variables, attrs=group.attrs.asdict())
 

@@ -23,6 +23,7 @@ from .repository import Repository
 from .schema import (
     CHECKSUM_SUFFIX,
     DEPTH_COORDINATES,
+    PLACE_COORDINATES,
     SITES,
     STEP,
     STEP_COORDINATES,
@@ -166,7 +167,8 @@ def _check_tables(repository: Repository, snapshot: str, node: GroupNode) -> lis
     """Read the coordinates of a model whole: they are small, and Zarr checks what it decodes."""
     root = snapshot_root(repository.uri, snapshot)
     findings = []
-    for name in (*TOKEN_COORDINATES, *DEPTH_COORDINATES):
+    places = [name for name in PLACE_COORDINATES if name in node.arrays]
+    for name in (*TOKEN_COORDINATES, *places, *DEPTH_COORDINATES):
         try:
             np.asarray(member(root, f"{node.path}/{name}")[:])
         except Exception as error:  # noqa: BLE001 - whatever the codec says, it cannot be read

@@ -151,7 +151,11 @@ def _eager_function(module: nn.Module) -> _Function:
 
 
 def find_attention(
-    model: PreTrainedModel, probe: Probe, blocks: Sequence[nn.Module], n_blocks: int
+    model: PreTrainedModel,
+    probe: Probe,
+    blocks: Sequence[nn.Module],
+    n_blocks: int,
+    shape: tuple[int, int] = _PROBE_SHAPE,
 ) -> Attention | None:
     """Look at the attention of every block in a small forward pass.
 
@@ -160,10 +164,11 @@ def find_attention(
         probe: Runs it.
         blocks: Its distinct blocks.
         n_blocks: How many times one is called in a forward pass.
+        shape: Sequences and positions of what the probe shows.
 
     Returns:
         What it is like, None if a block has none, has another one than the first block, or
-        computes it in a way that cannot be watched.
+        computes it in a way that cannot be watched, or over other positions than its own.
     """
     implementation = str(model.config._attn_implementation)
     calls: list[AttentionCall] = []
@@ -171,7 +176,7 @@ def find_attention(
     with ExitStack() as watching:
         for block in blocks:
             for name, module in block.named_modules():
-                hook = _noting(outputs[id(block)], name)
+                hook = _noting(outputs[id(block)], name, shape)
                 watching.callback(module.register_forward_hook(hook).remove)
         watching.enter_context(
             watching_attention(
@@ -185,6 +190,8 @@ def find_attention(
             return None
     shapes = {(call.query.shape, call.key.shape, call.value.shape) for call in calls}
     if len(calls) != n_blocks or len(shapes) != 1:
+        return None
+    if any((len(given), given.shape[2]) != shape for given in (calls[0].query, calls[0].key)):
         return None
     queries = [call.query.transpose(1, 2).flatten(2) for call in calls]
     keys = [call.key.transpose(1, 2).flatten(2) for call in calls]
@@ -205,9 +212,11 @@ def find_attention(
     )
 
 
-def _noting(outputs: dict[str, Tensor], name: str) -> Callable[[nn.Module, object, object], None]:
+def _noting(
+    outputs: dict[str, Tensor], name: str, shape: tuple[int, int]
+) -> Callable[[nn.Module, object, object], None]:
     def hook(_module: nn.Module, _args: object, output: object) -> None:
-        if isinstance(output, Tensor) and output.shape[:2] == _PROBE_SHAPE:
+        if isinstance(output, Tensor) and output.shape[:2] == shape:
             outputs[name] = output.flatten(2).clone()
 
     return hook

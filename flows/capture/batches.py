@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,22 +10,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from flows.capture.running import text_inputs
 from flows.capture.tokens import Tokens
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Sequences that are run together, padded on the right.
+    """Sequences that are run together.
 
     Attributes:
-        token_ids: (sequence, position) ids.
-        mask: (sequence, position) 1 for real tokens, 0 for padding.
+        inputs: What the model is shown, by the names of its arguments.
+        shape: Sequences, and positions of each, padding included.
         real: (row,) where the real tokens lie once the two dimensions are flattened.
         rows: (row,) number of each real token within the corpus, in the same order.
     """
 
-    token_ids: Tensor
-    mask: Tensor
+    inputs: Mapping[str, Tensor]
+    shape: tuple[int, int]
     real: Tensor
     rows: NDArray[np.int64]
 
@@ -42,7 +43,7 @@ def windows(tokens: Tokens, rows: int) -> Iterator[range]:
 
 
 def batches(tokens: Tokens, window: range, batch_tokens: int, padding_id: int) -> Iterator[Batch]:
-    """Yield the sequences of a window in batches, the longest first.
+    """Yield the sequences of a window in batches padded on the right, the longest first.
 
     Args:
         tokens: Tokens of the corpus.
@@ -68,9 +69,10 @@ def _pad(tokens: Tokens, sequences: NDArray[np.int64], padding_id: int) -> Batch
     rows = np.concatenate([np.arange(*tokens.offsets[i : i + 2]) for i in sequences])
     token_ids = np.full(present.shape, padding_id, dtype=np.int64)
     token_ids[present] = tokens.token_id[rows]
+    mask = torch.from_numpy(present.astype(np.int64))
     return Batch(
-        token_ids=torch.from_numpy(token_ids),
-        mask=torch.from_numpy(present.astype(np.int64)),
+        inputs=text_inputs(torch.from_numpy(token_ids), mask),
+        shape=(len(sequences), present.shape[1]),
         real=torch.from_numpy(np.flatnonzero(present)),
         rows=rows,
     )

@@ -10,9 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from flows.capture.batches import batches, windows
+from flows.capture.batches import Batch, batches, windows
 from flows.capture.configs import longest_input
 from flows.capture.errors import InputError, NonFiniteActivationError
+from flows.capture.items import ItemTokens
 from flows.capture.rows import Blocks, RowBlock, Staging
 from flows.capture.running import evaluating, run
 from flows.capture.sites import SITES, SiteShape, site_shapes, tapped
@@ -67,7 +68,8 @@ def capture(
         NonFiniteActivationError: While iterating, unless allowed.
     """
     shapes = site_shapes(loaded.stack, sites)
-    _check_tokens(loaded, tokens)
+    if not isinstance(tokens, ItemTokens):
+        _check_tokens(loaded, tokens)
     if batch_tokens is None:
         batch_tokens = _BATCH_TOKENS.get(loaded.device.type, _BATCH_TOKENS_ELSEWHERE)
     return _row_blocks(loaded, tokens, shapes, block_rows, batch_tokens, allow_nonfinite, progress)
@@ -102,17 +104,30 @@ def _run_window(
     staging: Staging,
     progress: Callable[[int], None] | None,
 ) -> None:
-    padding_id = _padding_id(loaded)
     with tapped(loaded.stack, staging.sinks()), evaluating(loaded.model):
-        for batch in batches(tokens, window, batch_tokens, padding_id):
+        for batch in _batches(loaded, tokens, window, batch_tokens):
             staging.begin(batch, batch.real.to(loaded.device))
-            token_ids, mask = batch.token_ids.to(loaded.device), batch.mask.to(loaded.device)
-            run(loaded.stack.root, loaded.stack.inputs(token_ids, mask))
+            run(loaded.stack.root, loaded.stack.arguments(_on_device(loaded, batch)))
             staging.end()
             if progress is not None:
                 progress(len(batch.rows))
     if loaded.device.type == "cuda":
         torch.cuda.synchronize(loaded.device)
+
+
+def _batches(
+    loaded: LoadedModel, tokens: Tokens, window: range, batch_tokens: int
+) -> Iterator[Batch]:
+    if isinstance(tokens, ItemTokens):
+        return tokens.batches(window, batch_tokens)
+    return batches(tokens, window, batch_tokens, _padding_id(loaded))
+
+
+def _on_device(loaded: LoadedModel, batch: Batch) -> dict[str, Tensor]:
+    return {
+        name: value.to(loaded.device, loaded.model.dtype if value.is_floating_point() else None)
+        for name, value in batch.inputs.items()
+    }
 
 
 def batch_size(loaded: LoadedModel, sites: Sequence[str]) -> int:
@@ -137,7 +152,7 @@ def _padding_id(loaded: LoadedModel) -> int:
 
 def _check_tokens(loaded: LoadedModel, tokens: Tokens) -> None:
     config = loaded.model.config
-    vocabulary = getattr(loaded.model.get_input_embeddings(), "num_embeddings", None)
+    vocabulary = getattr(loaded.stack.root.get_input_embeddings(), "num_embeddings", None)
     largest = int(tokens.token_id.max())
     if vocabulary is not None and largest >= vocabulary:
         raise InputError(

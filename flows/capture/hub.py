@@ -18,6 +18,7 @@ from flows.capture.hub_client import ask_hub
 from flows.capture.integrity import (
     CONFIG_FILE,
     INDEX_SUFFIX,
+    PROCESSOR_FILES,
     TOKENIZER_FILES,
     WEIGHT_FILES,
     file_sha256,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 _REPOSITORY: Final = re.compile(
     r"(?P<repo>[\w-][\w.-]*/[\w.-]+)(?:@(?P<revision>[^=]+)(?:=(?P<step>\d+))?)?"
 )
+_METADATA: Final = (CONFIG_FILE, *TOKENIZER_FILES, *PROCESSOR_FILES)
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 _EVERY_STEP: Final = "all"
 _MAIN: Final = "main"
@@ -92,7 +94,7 @@ def find_revisions(source: str, *, sweep: bool) -> list[HubRevision]:
 
 def metadata_folder(revision: HubRevision) -> Path:
     """Fetch the config and the tokenizer of a revision, and return the folder they are in."""
-    names = [name for name in _digests(revision) if name in (CONFIG_FILE, *TOKENIZER_FILES)]
+    names = [name for name in _digests(revision) if name in _METADATA]
     return _fetch(revision, names)
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 CHARACTERS: Final = "chars"
 TOKENS: Final = "tokens"
+WHOLE: Final = "whole"
 
 _TEXTS_A_CALL = 256
 """Texts given to a fast tokenizer at once: enough for its threads, few enough for memory."""
@@ -69,7 +70,7 @@ def cut_characters(
             f"the longest text has {longest} characters, fewer than one piece of {size}: "
             "give more text or a smaller size"
         )
-    return [cuts[i] for i in _subsample(len(cuts), max_sequences, seed)]
+    return [cuts[i] for i in drawn(len(cuts), max_sequences, seed)]
 
 
 def tokenize(
@@ -87,7 +88,7 @@ def tokenize(
     Args:
         texts: Texts of the corpus; their index becomes the document number.
         tokenizer: A tokenizer of `transformers`; only fast ones know character offsets.
-        chunking: ``{"unit": "chars", ...}``: each text is one sequence.
+        chunking: ``{"unit": "chars", ...}`` or ``{"unit": "whole"}``: each text is one sequence.
             ``{"unit": "tokens", "size": n}``: each text is cut into consecutive sequences of
             exactly n tokens, added ones included, and the shorter rest is dropped.
         special_tokens: Whether the tokenizer adds its special tokens to each sequence.
@@ -103,7 +104,7 @@ def tokenize(
             raise InputError(f"text {index} of the corpus is empty")
     size = _piece_size(chunking, max_length)
     encoded = _encode(texts, tokenizer, size, special_tokens)
-    if chunking["unit"] == CHARACTERS:
+    if chunking["unit"] in (CHARACTERS, WHOLE):
         pieces = [replace(found[0], cut=len(found) > 1) for found in encoded]
     else:
         pieces = [piece for found in encoded for piece in found if len(piece.ids) == size]
@@ -112,7 +113,7 @@ def tokenize(
             f"no text of the corpus has as many tokens as one sequence of {size}: "
             "give more text or a smaller size"
         )
-    return assemble([pieces[i] for i in _subsample(len(pieces), max_sequences, seed)])
+    return assemble([pieces[i] for i in drawn(len(pieces), max_sequences, seed)])
 
 
 def from_ids(sequences: Sequence[NDArray[np.integer]], *, max_length: int | None = None) -> Tokens:
@@ -150,7 +151,7 @@ def _piece_of_ids(index: int, ids: NDArray[np.integer], max_length: int | None) 
 
 
 def _piece_size(chunking: Mapping[str, object], max_length: int | None) -> int | None:
-    if chunking.get("unit") == CHARACTERS:
+    if chunking.get("unit") in (CHARACTERS, WHOLE):
         return max_length
     size = chunking.get("size")
     if chunking.get("unit") != TOKENS or not isinstance(size, int) or size < 1:
@@ -166,7 +167,12 @@ def _piece_size(chunking: Mapping[str, object], max_length: int | None) -> int |
     return size
 
 
-def _subsample(n: int, wanted: int | None, seed: int) -> list[int]:
+def drawn(n: int, wanted: int | None, seed: int) -> list[int]:
+    """Return which of n sequences are kept, in ascending order; all when `wanted` is None.
+
+    Raises:
+        InputError: If none is wanted.
+    """
     if wanted is None or wanted >= n:
         return list(range(n))
     if wanted < 1:

@@ -33,6 +33,9 @@ TOKENIZER_FILES: Final = (
 )
 """Files from which a tokenizer is built; at least one is there when a folder has one."""
 
+PROCESSOR_FILES: Final = ("preprocessor_config.json", "processor_config.json")
+"""Files that say how images or sounds are prepared."""
+
 _LFS_POINTER: Final = b"version https://git-lfs"
 
 

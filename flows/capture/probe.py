@@ -61,6 +61,15 @@ def hidden_states(output: object) -> Tensor | None:
     return first if isinstance(first, Tensor) else None
 
 
+def as_rows(hidden: Tensor) -> Tensor:
+    """Return hidden states (sequence, position, dim) as they are, and maps row by row.
+
+    Args:
+        hidden: Hidden states, or maps (image, channel, row, column).
+    """
+    return hidden.flatten(2).transpose(1, 2) if hidden.dim() == 4 else hidden
+
+
 def hidden_argument(args: tuple[object, ...], kwargs: Mapping[str, object]) -> Tensor:
     """Return the hidden states among the arguments of a block.
 

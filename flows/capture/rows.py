@@ -50,6 +50,7 @@ class Staging:
         self._rows = np.empty(capacity, dtype=np.int64)
         self._filled = 0
         self._real = torch.empty(0, dtype=torch.int64)
+        self._shape = (0, 0)
         self._seen: dict[str, int] = {}
 
     def sinks(self) -> dict[str, Sink]:
@@ -63,6 +64,7 @@ class Staging:
             batch: The batch.
             real: Its flat indices of real tokens, on the model's device.
         """
+        self._shape = batch.shape
         self._rows[self._filled : self._filled + len(batch.rows)] = batch.rows
         self._real = real
         self._seen = dict.fromkeys(self._values, 0)
@@ -92,6 +94,11 @@ class Staging:
         def sink(depth: int, values: Tensor) -> None:
             self._seen[name] += 1
             flat = values.reshape(-1, *shape.features)
+            if len(flat) != self._shape[0] * self._shape[1]:
+                raise StructureError(
+                    f"{name} at index {depth} has the shape {tuple(values.shape)}: expected "
+                    f"{self._shape[0]} sequences of {self._shape[1]} positions"
+                )
             goal = target[depth, self._filled : self._filled + len(self._real)]
             if flat.dtype == goal.dtype and flat.device == goal.device:
                 torch.index_select(flat, 0, self._real, out=goal)

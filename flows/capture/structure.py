@@ -9,7 +9,7 @@ output for the earlier ones as it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
@@ -19,8 +19,9 @@ from transformers import PreTrainedModel
 
 from flows.capture.attention import Attention, find_attention
 from flows.capture.errors import StructureError
+from flows.capture.extent import Extent
 from flows.capture.probe import SEQUENCES, SHAPE, Probe, decoder_probe, hidden_states, text_probe
-from flows.capture.running import decoder_inputs, evaluating, text_inputs
+from flows.capture.running import decoder_inputs, evaluating
 from flows.capture.sublayers import Sublayers, find_sublayers
 
 _CAUSAL_LEAK = 1e-3
@@ -47,6 +48,10 @@ class Stack:
         sublayers: For each distinct block, what gives what it adds to the residual stream; None
             where that is not the sum of two sublayers.
         attention: What its attention is like; None where it has none that can be watched.
+        entry: Gives layer 0; None where that is what the first block is given.
+        depth_start: Number of blocks of the model before layer 0, for a stage.
+        depth_blocks: Number of blocks of all stages; that of its own where there is one stack.
+        extent: How its rows lie in an image, None unless it is shown images.
     """
 
     name: str | None
@@ -61,12 +66,16 @@ class Stack:
     predicts_next: bool
     sublayers: tuple[Sublayers, ...] | None
     attention: Attention | None
+    entry: nn.Module | None = None
+    depth_start: int = 0
+    depth_blocks: int | None = None
+    extent: Extent | None = None
 
-    def inputs(self, token_ids: Tensor, mask: Tensor) -> dict[str, Tensor]:
-        """Return the arguments that show a batch of texts (sequence, position) to the stack."""
+    def arguments(self, inputs: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Return what is run for a batch: the inputs, and what a decoder is shown beside them."""
         if self.decoder_start is None:
-            return text_inputs(token_ids, mask)
-        return decoder_inputs(token_ids, mask, self.decoder_start)
+            return inputs
+        return decoder_inputs(inputs["input_ids"], inputs["attention_mask"], self.decoder_start)
 
 
 @dataclass(frozen=True)
@@ -119,6 +128,10 @@ def find_stacks(model: PreTrainedModel, blocks: str | None = None) -> tuple[Stac
         StructureError: If no list of blocks, or more than one, fits; it says what was found.
     """
     config = model.config
+    tower = _text_tower(model)
+    if tower is not None:
+        search = _Search(tower, tower, text_probe(tower), tower.config.num_hidden_layers)
+        return (replace(_find(search, blocks), name="text"),)
     if not config.is_encoder_decoder:
         expected = getattr(config.get_text_config(), "num_hidden_layers", None)
         return (_find(_Search(model, model, text_probe(model), expected), blocks),)
@@ -138,6 +151,12 @@ def find_stacks(model: PreTrainedModel, blocks: str | None = None) -> tuple[Stac
             decoder_start=int(config.pad_token_id if start is None else start),
         ),
     )
+
+
+def _text_tower(model: PreTrainedModel) -> PreTrainedModel | None:
+    """Return the text tower of a model that also has one for images or sounds."""
+    tower = getattr(model, "text_model", None)
+    return tower if "text_config" in model.config.sub_configs and tower is not None else None
 
 
 def _find(search: _Search, path: str | None) -> Stack:

@@ -51,7 +51,10 @@ class _Trace:
 
 
 def find_sublayers(
-    model: PreTrainedModel, probe: Probe, blocks: Sequence[nn.Module]
+    model: PreTrainedModel,
+    probe: Probe,
+    blocks: Sequence[nn.Module],
+    shape: tuple[int, int] = SHAPE,
 ) -> tuple[Sublayers, ...] | None:
     """Find the sublayers of every block, None if one does not add up.
 
@@ -59,9 +62,10 @@ def find_sublayers(
         model: The model.
         probe: Runs it.
         blocks: Its distinct blocks.
+        shape: Sequences and positions of what the probe shows.
     """
     traces = _watch(model, probe, blocks)
-    found = [_match(traces[id(block)]) for block in blocks if id(block) in traces]
+    found = [_match(traces[id(block)], shape) for block in blocks if id(block) in traces]
     complete = [entry for entry in found if entry is not None]
     return tuple(complete) if len(complete) == len(blocks) else None
 
@@ -101,8 +105,8 @@ def _hooks(block: nn.Module, traces: dict[int, _Trace]) -> Iterator[RemovableHan
             yield module.register_forward_hook(note)
 
 
-def _match(trace: _Trace) -> Sublayers | None:
-    if trace.output is None or trace.output.shape[:-1] != SHAPE:
+def _match(trace: _Trace, shape: tuple[int, int]) -> Sublayers | None:
+    if trace.output is None or trace.output.shape[:-1] != shape:
         return None
     added = _added_to(trace, trace.given, trace.output)
     if added is not None:

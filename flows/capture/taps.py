@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from flows.capture.attention import Attention, AttentionCall, watching_attention
-from flows.capture.probe import hidden_argument, hidden_states
+from flows.capture.probe import as_rows, hidden_argument, hidden_states
 from flows.capture.rotary import Unrotated
 from flows.capture.structure import Stack
 from flows.capture.sublayers import Sublayers
@@ -30,28 +30,37 @@ HeadVectors = Callable[[AttentionCall], Tensor]
 
 @contextmanager
 def residual(stack: Stack, sink: Sink) -> Iterator[None]:
-    """Tap the input of the first block, and the output of every one."""
+    """Tap the input of the first block, or what gives layer 0, and the output of every block."""
     # Counted by calls, not by modules: some models call one block many times.
     called = 0
 
     def before(_block: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
-        if called == 0:
-            sink(0, hidden_argument(args, kwargs))
+        if called == 0 and stack.entry is None:
+            sink(0, as_rows(hidden_argument(args, kwargs)))
+
+    def enter(_entry: nn.Module, _args: object, output: object) -> None:
+        sink(0, _rows(output))
 
     def after(_block: nn.Module, _args: object, output: object) -> None:
         nonlocal called
         called += 1
-        hidden = hidden_states(output)
-        assert hidden is not None
-        sink(called, hidden)
+        sink(called, _rows(output))
         called %= stack.n_blocks
 
     with ExitStack() as attached:
+        if stack.entry is not None:
+            attached.callback(stack.entry.register_forward_hook(enter).remove)
         for block in stack.blocks:
             handle = block.register_forward_pre_hook(before, with_kwargs=True)
             attached.callback(handle.remove)
             attached.callback(block.register_forward_hook(after).remove)
         yield
+
+
+def _rows(output: object) -> Tensor:
+    hidden = hidden_states(output)
+    assert hidden is not None
+    return as_rows(hidden)
 
 
 @contextmanager

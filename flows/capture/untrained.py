@@ -12,7 +12,9 @@ from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel
 from flows.capture.checkpoints import Checkpoint
 from flows.capture.configs import load_config
 from flows.capture.errors import CheckpointError
+from flows.capture.media_structure import Shapes, find_media_stacks
 from flows.capture.quiet import first_line, quiet
+from flows.capture.structure import Stack
 
 _BYTES_A_ROUND: Final = 1 << 24
 
@@ -48,6 +50,28 @@ def draw_model(
                 f"no model can be built from the config of {checkpoint.source}: {first_line(error)}"
             ) from error
     return model
+
+
+def outline(checkpoint: Checkpoint, shapes: Shapes) -> tuple[Stack, ...]:
+    """Find the stacks of a model of images or sounds from its config: no weight is read or drawn.
+
+    Args:
+        checkpoint: Any checkpoint.
+        shapes: What one image or sound looks like to the model.
+
+    Raises:
+        CheckpointError: If no model can be built from the config.
+        StructureError: If its blocks cannot be found.
+    """
+    config = load_config(checkpoint)
+    try:
+        with torch.device("meta"), quiet():
+            model: PreTrainedModel = AutoModel.from_config(config, trust_remote_code=False)
+    except Exception as error:
+        raise CheckpointError(
+            f"no model can be built from the config of {checkpoint.source}: {first_line(error)}"
+        ) from error
+    return find_media_stacks(model, shapes)
 
 
 def state_sha256(model: nn.Module) -> str:

@@ -15,6 +15,7 @@ from flows.capture.configs import load_config
 from flows.capture.errors import CheckpointError
 from flows.capture.fetching import with_weights
 from flows.capture.integrity import check_config, check_gguf, weight_files
+from flows.capture.media_structure import Shapes, find_media_stacks
 from flows.capture.quiet import first_line, quiet
 from flows.capture.structure import Stack, find_stacks
 from flows.capture.untrained import draw_model
@@ -69,6 +70,7 @@ def load_model(
     attention: Literal["eager", "sdpa"] | None = None,
     head: bool = False,
     blocks: str | None = None,
+    shown: Shapes | None = None,
 ) -> LoadedModel:
     """Load a model, after a check that its files are whole.
 
@@ -82,6 +84,7 @@ def load_model(
             shows its probabilities.
         head: Whether to load the part that predicts the next token, for the loss.
         blocks: Dotted name of the list of blocks, for a model where it cannot be found.
+        shown: What one image or sound looks like to the model, None if it is shown text.
 
     Raises:
         CheckpointError: If the weights are missing, damaged, incomplete or need foreign code.
@@ -94,7 +97,7 @@ def load_model(
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     nn.Module.to(model, device=torch.device(device), dtype=dtype).eval()
-    stacks = find_stacks(model, blocks)
+    stacks = find_stacks(model, blocks) if shown is None else find_media_stacks(model, shown)
     return LoadedModel(
         model=model,
         stacks=stacks,

@@ -17,9 +17,11 @@ ROWS = {
 DECLARED = {
     **schema.SITES,
     **schema.TOKEN_COORDINATES,
+    **schema.PLACE_COORDINATES,
     **schema.STEP_COORDINATES,
     **schema.DEPTH_COORDINATES,
     **schema.CORPUS_VARIABLES,
+    **schema.ITEM_VARIABLES,
     **schema.SOURCE_COLUMNS,
 }
 

@@ -1,0 +1,246 @@
+"""Where the parts of a model of images or sounds are, found by watching one small forward pass.
+
+Blocks are the members of one list that is called as often as the config says, or, in a model
+whose config tells the ``depths`` of several stages, of one list in each stage. Stages differ in
+width and in the number of their rows; each becomes a stack. No family is named here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from flows.capture.attention import find_attention
+from flows.capture.errors import StructureError
+from flows.capture.extent import Extent, find_extent
+from flows.capture.probe import Probe, as_rows, hidden_argument, hidden_states
+from flows.capture.running import evaluating, run
+from flows.capture.structure import Stack
+from flows.capture.sublayers import find_sublayers
+
+Shapes = Mapping[str, tuple[int, ...]]
+"""Shape of each argument of a model, without the axis of sequences."""
+
+_SHOWN: Final = 2
+"""Images or sounds that a probe shows."""
+
+_WITHIN_STAGE: Final = re.compile(r"(?P<stages>.+)\.(?P<stage>\d+)\.(?P<blocks>\w+)")
+
+
+@dataclass
+class _List:
+    """What was seen of the members of one list.
+
+    Attributes:
+        path: Dotted name.
+        modules: Its members.
+        given: Shape of what the first call was given, as rows (sequence, position, dim).
+        outputs: That of what each call gave.
+        last: What the last call gave, as it was.
+    """
+
+    path: str
+    modules: tuple[nn.Module, ...]
+    given: tuple[int, ...] | None = None
+    outputs: list[tuple[int, ...]] = field(default_factory=list)
+    last: Tensor | None = None
+
+    @property
+    def is_stack(self) -> bool:
+        """Whether all calls gave hidden states of one shape for the inputs shown."""
+        shapes = set(self.outputs)
+        return len(shapes) == 1 and all(len(s) == 3 and s[0] == _SHOWN for s in shapes)
+
+    def describe(self) -> str:
+        kind = type(self.modules[0]).__name__
+        return f"{self.path} ({len(self.modules)} × {kind}, called {len(self.outputs)} times)"
+
+
+def find_media_stacks(model: PreTrainedModel, shapes: Shapes) -> tuple[Stack, ...]:
+    """Find the stacks of a model of images or sounds: one, or one a stage.
+
+    Args:
+        model: The model; of one with two towers, or of an encoder-decoder, only the part that
+            sees images or sounds is looked at.
+        shapes: What one image or sound looks like to it.
+
+    On the ``meta`` device, where nothing is computed, sublayers and attention stay unknown.
+
+    Raises:
+        StructureError: If no list of blocks, or more than one, fits; it says what was found.
+    """
+    name, root = _seeing_part(model, shapes)
+    probe = _noise_probe(root, shapes)
+    seen, norms = _watch(root, probe)
+    depths = getattr(root.config, "depths", None)
+    found = _one_list(root, seen) if depths is None else _stages(root, seen, depths)
+    size = shapes["pixel_values"][-2:] if "pixel_values" in shapes else None
+    stacks = []
+    passed = 0
+    for number, entry in enumerate(found, 1):
+        own = name if depths is None else f"stage{number}"
+        total = sum(len(each.outputs) for each in found)
+        stacks.append(_stack(root, probe, entry, own, norms, size, (passed, total)))
+        passed += len(entry.outputs)
+    return tuple(stacks)
+
+
+def _seeing_part(model: PreTrainedModel, shapes: Shapes) -> tuple[str | None, PreTrainedModel]:
+    if "pixel_values" in shapes and hasattr(model, "vision_model"):
+        return "vision", model.vision_model
+    if model.config.is_encoder_decoder:
+        return "encoder", model.get_encoder()
+    return None, model
+
+
+def _noise_probe(root: PreTrainedModel, shapes: Shapes) -> Probe:
+    """Return a probe that always shows the same noise, whatever sequences it is asked for."""
+    generator = torch.Generator().manual_seed(0)
+    inputs = {
+        name: torch.randn(_SHOWN, *shape, generator=generator).to(root.device, root.dtype)
+        for name, shape in shapes.items()
+    }
+    return lambda _sequences: run(root, inputs)
+
+
+def _watch(
+    root: PreTrainedModel, probe: Probe
+) -> tuple[list[_List], list[tuple[nn.Module, Tensor]]]:
+    """Run the model, and note the calls of members of lists, and what norms are given."""
+    lists = [
+        _List(path, tuple(module))
+        for path, module in root.named_modules()
+        if isinstance(module, nn.ModuleList | nn.Sequential) and len(module)
+    ]
+    norms: list[tuple[nn.Module, Tensor]] = []
+    with ExitStack() as watching:
+        for entry in lists:
+            for member in entry.modules:
+                hook = member.register_forward_hook(_counting(entry), with_kwargs=True)
+                watching.callback(hook.remove)
+        for module in root.modules():
+            if "norm" in type(module).__name__.lower():
+                hook = module.register_forward_pre_hook(_noting(norms))
+                watching.callback(hook.remove)
+        watching.enter_context(evaluating(root))
+        probe(())
+    return lists, norms
+
+
+def _counting(entry: _List) -> Callable[..., None]:
+    def hook(
+        _member: nn.Module, args: tuple[object, ...], kwargs: dict[str, object], output: object
+    ) -> None:
+        hidden = hidden_states(output)
+        if not entry.outputs:
+            entry.given = tuple(as_rows(hidden_argument(args, kwargs)).shape)
+        entry.outputs.append(() if hidden is None else tuple(as_rows(hidden).shape))
+        entry.last = hidden
+
+    return hook
+
+
+def _noting(norms: list[tuple[nn.Module, Tensor]]) -> Callable[..., None]:
+    def hook(module: nn.Module, args: tuple[object, ...]) -> None:
+        if args and isinstance(args[0], Tensor):
+            norms.append((module, args[0]))
+
+    return hook
+
+
+def _one_list(root: PreTrainedModel, seen: Sequence[_List]) -> list[_List]:
+    """Return the outermost list that is called as often as the config says."""
+    expected = getattr(root.config, "num_hidden_layers", None)
+    fitting = [one for one in seen if one.is_stack and expected in (None, len(one.outputs))]
+    outermost = [
+        one for one in fitting if not any(one.path.startswith(f"{o.path}.") for o in fitting)
+    ]
+    if len(outermost) == 1:
+        return outermost
+    wanted = f"one list of blocks called num_hidden_layers = {expected} times"
+    raise _not_found(root, wanted, len(outermost), seen)
+
+
+def _stages(root: PreTrainedModel, seen: Sequence[_List], depths: Sequence[int]) -> list[_List]:
+    """Return the list of blocks of each stage."""
+    found: dict[tuple[str, str], dict[int, _List]] = {}
+    for one in seen:
+        match = _WITHIN_STAGE.fullmatch(one.path)
+        if match and one.is_stack:
+            found.setdefault((match["stages"], match["blocks"]), {})[int(match["stage"])] = one
+    fitting = [
+        [stages[i] for i in range(len(depths))]
+        for stages in found.values()
+        if [len(stages[i].outputs) if i in stages else 0 for i in range(len(depths))]
+        == list(depths)
+    ]
+    if len(fitting) == 1:
+        return fitting[0]
+    wanted = f"stages with lists of {', '.join(map(str, depths))} blocks"
+    raise _not_found(root, wanted, len(fitting), seen)
+
+
+def _not_found(
+    root: PreTrainedModel, wanted: str, fitting: int, seen: Sequence[_List]
+) -> StructureError:
+    listed = "; ".join(one.describe() for one in seen) or "no list of modules at all"
+    return StructureError(
+        f"{type(root).__name__}: expected {wanted}, {fitting} fit; it has {listed}"
+    )
+
+
+def _stack(
+    root: PreTrainedModel,
+    probe: Probe,
+    found: _List,
+    name: str | None,
+    norms: Sequence[tuple[nn.Module, Tensor]],
+    size: tuple[int, ...] | None,
+    depth: tuple[int, int],
+) -> Stack:
+    shape = found.outputs[0]
+    # Where the first block changes the shape, layer 0 is what it gives, not what it is given.
+    first = 0 if found.given == shape else 1
+    blocks = found.modules[first:]
+    assert found.last is not None
+    n_blocks = len(found.outputs) - first
+    is_map = found.last.dim() == 4
+    has_values = not is_map and root.device.type != "meta"
+    rows = (_SHOWN, shape[1])
+    return Stack(
+        name=name,
+        path=found.path,
+        blocks=blocks,
+        n_blocks=n_blocks,
+        # Where maps are normed, it is on their way into the next stage.
+        final_norm=None if is_map else next((n for n, given in norms if given is found.last), None),
+        width=shape[2],
+        causal=False,
+        root=root,
+        decoder_start=None,
+        predicts_next=False,
+        sublayers=find_sublayers(root, probe, blocks, rows) if has_values else None,
+        attention=find_attention(root, probe, blocks, n_blocks, rows) if has_values else None,
+        entry=found.modules[0] if first else None,
+        depth_start=depth[0] + first,
+        depth_blocks=depth[1],
+        extent=None if size is None else _extent(root, found.last, shape[1], size),
+    )
+
+
+def _extent(root: PreTrainedModel, hidden: Tensor, rows: int, size: tuple[int, ...]) -> Extent:
+    height, width = size
+    if hidden.dim() == 4:
+        return Extent(0, hidden.shape[2], hidden.shape[3])
+    patch = getattr(root.config, "patch_size", None)
+    if patch is None or hasattr(root.config, "depths"):
+        return find_extent(rows, (height, width), None)
+    own = (patch, patch) if isinstance(patch, int) else (int(patch[0]), int(patch[1]))
+    return find_extent(rows, (height, width), own)
