@@ -106,7 +106,10 @@ def add_dataset(
             return replace(added, skipped=tuple(empty))
         entries = _entries(path, rows, column, kinds[column], labels)
         return add_items(
-            *(store_uri, name, kinds[column], entries),
+            store_uri,
+            name,
+            kinds[column],
+            entries,
             max_items=max_sequences,
             seed=seed,
             strict=strict,

@@ -13,7 +13,7 @@ from flows.capture.digests import Digest
 from flows.capture.fingerprints import Fingerprint, fingerprint
 from flows.capture.integrity import file_sha256
 from flows.capture.settling import file_states
-from flows.inputs import Corpus, preparation, read_corpus
+from flows.inputs import Corpus, preparation, read_corpus, require_kind
 from flows.running import CaptureOptions, Job, Progress, run_job
 from store.catalogue import HeldStep, find_step
 from store.identity import JSON, identity_difference
@@ -116,9 +116,13 @@ def prepare_job(
         CheckpointError: If files of the checkpoint are missing or damaged.
         InputError: If the model takes other kinds of input than the corpus holds.
     """
+    if checkpoint.random is not None:
+        # Only drawing its weights tells what they are: look first whether that is worth while.
+        require_kind(corpus, checkpoint)
+    prepared = preparation(corpus, checkpoint)
     states = file_states(checkpoint)
     weights = fingerprint(checkpoint, digest=digest)
-    identity = _identity(corpus, weights) | preparation(corpus, checkpoint)
+    identity = _identity(corpus, weights) | prepared
     return Job(repository, corpus, checkpoint, weights, identity, options, states)
 
 

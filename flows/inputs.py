@@ -105,8 +105,7 @@ def corpus_inputs(corpus: Corpus, checkpoint: Checkpoint) -> Tokens | Items:
     Raises:
         CaptureError: If the model takes other kinds of input, or lacks what prepares them.
     """
-    kind = corpus.modality if corpus.has_items else TEXT
-    require_modality(load_config(checkpoint), checkpoint.source, kind, corpus.name)
+    require_kind(corpus, checkpoint)
     if not corpus.has_items:
         return corpus_tokens(corpus, checkpoint)
     stored = StoredItems(corpus.group)
@@ -120,6 +119,17 @@ def corpus_inputs(corpus: Corpus, checkpoint: Checkpoint) -> Tokens | Items:
     return Sounds(checkpoint, stored.read, len(stored))
 
 
+def require_kind(corpus: Corpus, checkpoint: Checkpoint) -> None:
+    """Refuse a corpus of another kind than a checkpoint's model takes, by its config alone.
+
+    Raises:
+        InputError: If the model takes other kinds of input.
+        CheckpointError: If the config cannot be read.
+    """
+    kind = corpus.modality if corpus.has_items else TEXT
+    require_modality(load_config(checkpoint), checkpoint.source, kind, corpus.name)
+
+
 def preparation(corpus: Corpus, checkpoint: Checkpoint) -> dict[str, JSON]:
     """Return the settings with which a checkpoint prepares images or sounds, none for text.
 
@@ -128,7 +138,7 @@ def preparation(corpus: Corpus, checkpoint: Checkpoint) -> dict[str, JSON]:
     """
     if not corpus.has_items:
         return {}
-    require_modality(load_config(checkpoint), checkpoint.source, corpus.modality, corpus.name)
+    require_kind(corpus, checkpoint)
     if corpus.modality == IMAGE:
         from flows.capture.images import image_settings
 

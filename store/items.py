@@ -24,8 +24,13 @@ _WRITTEN_AT_ONCE: Final = 16 << 20
 class Item(Protocol):
     """A file, or something like one, that can be read more than once."""
 
-    name: str
-    label: str
+    @property
+    def name(self) -> str:
+        """The file it comes from."""
+
+    @property
+    def label(self) -> str:
+        """Its label, empty where it has none."""
 
     def read(self) -> bytes:
         """Return all its bytes."""

@@ -93,8 +93,9 @@ def find_media_stacks(model: PreTrainedModel, shapes: Shapes) -> tuple[Stack, ..
 
 
 def _seeing_part(model: PreTrainedModel, shapes: Shapes) -> tuple[str | None, PreTrainedModel]:
-    if "pixel_values" in shapes and hasattr(model, "vision_model"):
-        return "vision", model.vision_model
+    tower = getattr(model, "vision_model", None)
+    if "pixel_values" in shapes and isinstance(tower, PreTrainedModel):
+        return "vision", tower
     if model.config.is_encoder_decoder:
         return "encoder", model.get_encoder()
     return None, model

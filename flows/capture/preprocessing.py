@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ from flows.capture.quiet import first_line, quiet
 if TYPE_CHECKING:
     from PIL.Image import Image
     from transformers import PreTrainedConfig
+    from transformers.feature_extraction_sequence_utils import SequenceFeatureExtractor
+    from transformers.image_processing_utils import BaseImageProcessor
 
     from flows.capture.checkpoints import Checkpoint
 
@@ -55,7 +57,7 @@ def image_processor(
     directory = _processor_folder(checkpoint)
     with quiet():
         try:
-            processor = (
+            processor: BaseImageProcessor = (
                 _default_image_processor(config)
                 if directory is None
                 else AutoImageProcessor.from_pretrained(
@@ -82,7 +84,7 @@ def feature_extractor(
     directory = _processor_folder(checkpoint)
     with quiet():
         try:
-            extractor = (
+            extractor: SequenceFeatureExtractor = (
                 _default_feature_extractor(config)
                 if directory is None
                 else AutoFeatureExtractor.from_pretrained(
@@ -93,7 +95,8 @@ def feature_extractor(
             raise _unusable(checkpoint, "feature extractor", error) from error
     settings = _plain(extractor.to_dict())
     rate = extractor.sampling_rate
-    return lambda samples: extractor(samples, sampling_rate=rate, return_tensors="pt"), settings
+    extract = cast("Callable[..., Mapping[str, object]]", extractor)
+    return lambda samples: extract(samples, sampling_rate=rate, return_tensors="pt"), settings
 
 
 def _processor_folder(checkpoint: Checkpoint) -> Path | None:
@@ -109,12 +112,13 @@ def _processor_folder(checkpoint: Checkpoint) -> Path | None:
     )
 
 
-def _default_image_processor(config: PreTrainedConfig) -> Callable[..., Mapping[str, object]]:
+def _default_image_processor(config: PreTrainedConfig) -> BaseImageProcessor:
     from transformers import CONFIG_MAPPING
     from transformers.models.auto.image_processing_auto import IMAGE_PROCESSOR_MAPPING
 
     kind = type(CONFIG_MAPPING[_PROCESSED_LIKE.get(config.model_type, config.model_type)]())
-    family = IMAGE_PROCESSOR_MAPPING[kind]["pil"]
+    known = cast("Mapping[type, Mapping[str, type[BaseImageProcessor]]]", IMAGE_PROCESSOR_MAPPING)
+    family = known[kind]["pil"]
     wanted = getattr(getattr(config, "vision_config", config), "image_size", None) or _USUAL_SIZE
     height, width = (wanted, wanted) if isinstance(wanted, int) else wanted
     sizes = {}
@@ -126,10 +130,11 @@ def _default_image_processor(config: PreTrainedConfig) -> Callable[..., Mapping[
     return family(**sizes)
 
 
-def _default_feature_extractor(config: PreTrainedConfig) -> Callable[..., Mapping[str, object]]:
+def _default_feature_extractor(config: PreTrainedConfig) -> SequenceFeatureExtractor:
     from transformers.models.auto.feature_extraction_auto import FEATURE_EXTRACTOR_MAPPING
 
-    family = FEATURE_EXTRACTOR_MAPPING[type(config)]
+    known = cast("Mapping[type, type[SequenceFeatureExtractor]]", FEATURE_EXTRACTOR_MAPPING)
+    family = known[type(config)]
     extractor = family()
     if not hasattr(config, "num_mel_bins") or not hasattr(config, "max_source_positions"):
         return family(feature_size=1, do_normalize=True)
