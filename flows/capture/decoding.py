@@ -84,7 +84,8 @@ def _soundfile() -> ModuleType:
         import soundfile
     except ImportError as error:
         raise InputError("sounds need soundfile: pip install 'actlas[audio]'") from error
-    return soundfile
+    module: ModuleType = soundfile
+    return module
 
 
 def _pillow() -> None:
