@@ -50,11 +50,13 @@ def test_the_notebook_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_the_commands_are_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for file in ("hamlet.txt", "macbeth.txt", "labels.csv"):
+    for folder in ("photos", "words"):
+        Path(folder).mkdir()
+    for file in ("hamlet.txt", "macbeth.txt", "labels.csv", "reviews.parquet"):
         Path(file).touch()
     lines = [line for block in blocks("sh") for line in block.splitlines()]
     commands = [shlex.split(line, comments=True) for line in lines if line.startswith("actlas ")]
-    assert len(commands) == 14
+    assert len(commands) == 20
     for _, *arguments in commands:
         command: click.Command = actlas
         while isinstance(command, click.Group):

@@ -71,7 +71,8 @@ def outline(checkpoint: Checkpoint, shapes: Shapes) -> tuple[Stack, ...]:
         raise CheckpointError(
             f"no model can be built from the config of {checkpoint.source}: {first_line(error)}"
         ) from error
-    return find_media_stacks(model, shapes)
+    # Some parameters are made on the CPU whatever the default is.
+    return find_media_stacks(nn.Module.to(model, torch.device("meta")), shapes)
 
 
 def state_sha256(model: nn.Module) -> str:

@@ -1,0 +1,148 @@
+"""Images and sounds the way a user takes them: from folders to numbers, figures and proofs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from flows.cli import actlas
+from flows.corpora import Chunking, add_texts
+from store import cube, open_metrics, open_store
+
+Run = Callable[..., Result]
+METRICS = ("average_cosine", "svd_anisotropy", "two_nn", "curvature", "drift_norm")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(tmp_path_factory.mktemp("media") / "store")
+
+
+@pytest.fixture(scope="module")
+def run(store: str) -> Run:
+    def invoke(*arguments: str, code: int = 0) -> Result:
+        result = CliRunner().invoke(
+            actlas, list(arguments), env={"ACTLAS_STORE": store}, catch_exceptions=False
+        )
+        assert result.exit_code == code, result.output
+        return result
+
+    return invoke
+
+
+@pytest.fixture(scope="module")
+def filled(
+    run: Run, store: str, pictures: Path, noises: Path, media_model: Callable[[str], str]
+) -> Run:
+    """Return how to run ``actlas`` on a store with three models of images and one of sounds."""
+    run("corpus", "add", "drawn", "--images", str(pictures))
+    run("corpus", "add", "heard", "--audio", str(noises))
+    add_texts(store, "told", {"a": "some text"}, chunking=Chunking("whole"))
+    for model_type, corpus in (("vit", "drawn"), ("resnet", "drawn"), ("wav2vec2", "heard")):
+        source = media_model(model_type)
+        (planned,) = json.loads(
+            run("ingest", source, "--corpus", corpus, "--plan", "--json").output
+        )["steps"]
+        run("ingest", source, "--corpus", corpus, "--sites", "residual")
+        held = json.loads(run("ls", f"{corpus}/random-{model_type}", "--json").output)
+        rows = [entry["tokens"] * entry["layers"] * entry["width"] for entry in held["models"]]
+        assert planned["tokens"] == sum(entry["tokens"] for entry in held["models"])
+        assert planned["raw_bytes"] == 4 * sum(rows)
+    run("compute", *METRICS)
+    return run
+
+
+def test_all_metrics_are_there_for_the_usual_rows(filled: Run, store: str) -> None:
+    for corpus in ("drawn", "heard"):
+        values = open_metrics(store, corpus=corpus)
+        for model in values.model.values:
+            cosine = values.average_cosine.sel(model=model, population=["content", "typical"])
+            assert np.isfinite(cosine.dropna("layer", how="all")).all()
+
+
+def test_stages_follow_each_other_in_depth(filled: Run, store: str) -> None:
+    values = open_metrics(store, corpus="drawn", models=["random-resnet"])
+    depths = values.relative_depth.values
+    assert values.model.values.tolist() == [f"random-resnet/stage{n}" for n in (1, 2, 3)]
+    # Stages of 2, 3 and 1 blocks; layer 0 of the later ones is what their first block gives.
+    expected = [[0, 1 / 6, 2 / 6], [3 / 6, 4 / 6, 5 / 6], [1, np.nan, np.nan]]
+    np.testing.assert_allclose(depths, expected)
+
+
+def test_labels_of_items_belong_to_rows_by_their_number(filled: Run, store: str) -> None:
+    tree = open_store(store)
+    model = tree["drawn/random-vit"].to_dataset()
+    labels = tree["drawn"].label.values[model.document.values]
+    squares = model.residual.sel(step=0, layer=3).values[labels == "square"]
+    assert squares.shape == (2 * 17, 32)
+    assert cube(store, corpus="drawn", models=["random-vit"]).sizes["token"] == 5 * 17
+
+
+def test_figures_and_pages_are_drawn(filled: Run, tmp_path: Path) -> None:
+    for corpus in ("drawn", "heard"):
+        figure = tmp_path / f"{corpus}.png"
+        filled("plot", "average_cosine", "--corpus", corpus, "-o", str(figure))
+        assert figure.read_bytes().startswith(b"\x89PNG")
+    filled("report", "-o", str(tmp_path / "report.html"))
+    assert "random-resnet/stage3" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("corpus", "model_type"), [("drawn", "vit"), ("drawn", "resnet"), ("heard", "wav2vec2")]
+)
+def test_stored_rows_are_proved_by_running_items_again(
+    filled: Run, corpus: str, model_type: str, media_model: Callable[[str], str]
+) -> None:
+    model = f"{corpus}/random-{model_type}"
+    source = media_model(model_type)
+    filled("verify", model, "--replay", "2", "--source", source)
+    assert "there already" in filled("ingest", source, "--corpus", corpus).output
+
+
+def test_a_model_of_another_kind_is_refused_before_its_weights(
+    filled: Run, media_model: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flows.capture.untrained.draw_model", None)
+    monkeypatch.setattr("flows.capture.weights.load_model", None)
+    told = filled("ingest", media_model("vit"), "--corpus", "told", code=1).output
+    assert "is a vit, which takes image, and corpus 'told' holds text" in told
+    told = filled("ingest", "random:gpt2", "--corpus", "drawn", code=1).output
+    assert "takes text, and corpus 'drawn' holds image" in told
+    told = filled("ingest", media_model("wav2vec2"), "--corpus", "drawn", code=1).output
+    assert "takes audio" in told
+
+
+def test_other_settings_of_the_processor_are_another_identity(
+    filled: Run, tmp_path: Path, media_model: Callable[[str], str]
+) -> None:
+    directory = Path(media_model("vit").removeprefix("random:"))
+    settings = {
+        "image_processor_type": "ViTImageProcessor",
+        "size": {"height": 32, "width": 32},
+        "image_mean": [0.4, 0.4, 0.4],
+    }
+    other = tmp_path / "vit"
+    other.mkdir()
+    (other / "config.json").write_bytes((directory / "config.json").read_bytes())
+    (other / "preprocessor_config.json").write_text(json.dumps(settings))
+    told = filled("ingest", f"random:{other}", "--corpus", "drawn", code=1).output
+    assert "preprocessing.image_mean" in told
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--images", ".", "--chunk-chars", "5"],
+        ["--images", ".", "--audio", "."],
+        ["--images", ".", "--column", "x"],
+        ["--ids", __file__, "--strict"],
+        [],
+    ],
+)
+def test_options_that_do_not_go_together_are_usage_errors(run: Run, arguments: list[str]) -> None:
+    run("corpus", "add", "x", *arguments, code=2)
