@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -11,7 +12,7 @@ import xarray as xr
 
 from analysis.errors import InputError, UnknownMetricError, UnknownPopulationError
 from analysis.metrics.metric import STDERR
-from store.schema import LAYER, MODEL, POPULATION, STEP
+from store.schema import LAYER, MODEL, POPULATION, STAGES, STEP
 
 Abscissa: TypeAlias = Literal["relative_depth", "layer", "step"]
 Hue: TypeAlias = Literal["model", "step", "population"]
@@ -44,7 +45,8 @@ def curves(
 ) -> list[Curve]:
     """Cut the results of one metric into curves.
 
-    Over depth, each model is taken at its last step unless steps are the hue. Over steps, the
+    Over depth, each model is taken at its last step unless steps are the hue, and over relative
+    depth its stages make one curve. Over steps, the
     curve is the mean over layers, and its standard error the mean of theirs: the layers read the
     same tokens, so that their errors do not average out.
 
@@ -78,7 +80,26 @@ def curves(
         found += curve(str(key), value, error, x)
     if not found:
         raise InputError(f"there is nothing to draw: every value of {metric} is missing")
-    return found
+    return _stages_joined(found) if x == RELATIVE_DEPTH and hue == MODEL else found
+
+
+def _stages_joined(found: Sequence[Curve]) -> list[Curve]:
+    """Join the curves of a model's stages, which follow each other in depth, to one of the model.
+
+    Only neighbours are joined: stages come in their order.
+    """
+    joined: list[Curve] = []
+    for curve in found:
+        model, _, stack = curve.label.rpartition("/")
+        if stack not in STAGES:
+            joined.append(curve)
+        elif joined and joined[-1].label == model:
+            last = joined.pop()
+            pairs = ((last.x, curve.x), (last.y, curve.y), (last.stderr, curve.stderr))
+            joined.append(Curve(model, *(np.concatenate(pair) for pair in pairs), {}))
+        else:
+            joined.append(replace(curve, label=model))
+    return joined
 
 
 def shown_population(values: xr.DataArray | xr.Dataset, population: str | None) -> str:

@@ -21,6 +21,7 @@ from .schema import (
     DEPTH_COORDINATES,
     ITEM_VARIABLES,
     PLACE_COORDINATES,
+    STACKS,
     STEP,
     TOKEN_COORDINATES,
     Variable,
@@ -181,9 +182,9 @@ def create_model(
             apply, each (token,).
         attributes: Facts about the model; ``n_blocks`` and ``width`` are needed, ``chunk_rows`` is
             derived from the width unless given. A stage of a model says with ``depth_start`` how
-            many blocks come before its layer 0, and with ``depth_blocks`` how many there are.
+            many blocks come before its layer 0, and with ``depth_blocks`` how many in all.
         step_capacity: Slots to create, and to grow by when they are full.
-        stack: ``"encoder"`` or ``"decoder"`` of an encoder-decoder model.
+        stack: One of ``schema.STACKS``, for a model that has several.
 
     Raises:
         UnknownNameError: If there is no such corpus.
@@ -194,6 +195,8 @@ def create_model(
     name = node_name(model)
     if name in {**CORPUS_VARIABLES, **TOKEN_COORDINATES, **ITEM_VARIABLES}:
         raise StoreError(f"{model!r} is an array of the corpus, so no model can have that name")
+    if stack not in (None, *STACKS):
+        raise StoreError(f"{stack!r} is no stack of a model: expected one of {', '.join(STACKS)}")
     n_tokens = _token_count(tokens)
     facts = {"model": model, **attributes}
     facts.setdefault("chunk_rows", chunk_rows(_size(facts, "width"), n_tokens))

@@ -46,10 +46,9 @@ METRICS_GROUP: Final = "metrics"
 
 ENCODER_DECODER: Final = ("encoder", "decoder")
 
-STACKS: Final = (
-    *(*ENCODER_DECODER, "vision", "text"),
-    *("stage1", "stage2", "stage3", "stage4", "stage5", "stage6"),
-)
+STAGES: Final = ("stage1", "stage2", "stage3", "stage4", "stage5", "stage6")
+
+STACKS: Final = (*ENCODER_DECODER, "vision", "text", *STAGES)
 """Child groups of a model that has more than one stack of blocks, each like a model group.
 
 The stages of a model that coarsens its map on the way differ in width and in tokens, so that each

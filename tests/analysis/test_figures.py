@@ -196,3 +196,23 @@ def test_a_missing_matplotlib_says_what_to_install(
     monkeypatch.setattr(builtins, "__import__", without_matplotlib)
     with pytest.raises(AnalysisError, match=r"pip install 'actlas\[plots\]'"):
         plot_metric(results, "drift_norm")
+
+
+def test_stages_of_a_model_are_one_curve_over_relative_depth():
+    names = ["resnet/stage1", "resnet/stage2", "vit"]
+    depths = [[0.0, 0.25, np.nan], [0.5, 0.75, 1.0], [0.0, 0.5, 1.0]]
+    results = xr.Dataset(
+        {"two_nn": (("model", "step", "layer", "population"), np.ones((3, 1, 3, 1)))},
+        {
+            "model": names,
+            "step": [0],
+            "layer": [0, 1, 2],
+            "population": ["all"],
+            "relative_depth": (("model", "layer"), depths),
+        },
+    )
+    results.two_nn[0, 0, 2, 0] = np.nan
+    joined = curves(results, "two_nn", x="relative_depth", hue="model")
+    assert [curve.label for curve in joined] == ["resnet", "vit"]
+    assert joined[0].x.tolist() == [0.0, 0.25, 0.5, 0.75, 1.0]
+    assert len(curves(results, "two_nn", x="layer", hue="model")) == 3
