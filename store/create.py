@@ -253,10 +253,7 @@ def _model_difference(
     stored = {key: value for key, value in group.attrs.asdict().items() if key != "step_capacity"}
     lines = identity_difference(stored, {k: v for k, v in facts.items() if k != "step_capacity"})
     for name, column in tokens.items():
-        if name not in group:
-            lines.append(f"{name}: (nothing) stored, {len(column)} values given")
-            continue
-        held = np.asarray(member(group, name)[:])
+        held = np.asarray(member(group, name)[:]) if name in group else np.empty(0)
         lines.extend(column_difference(name, held, np.asarray(column)))
     for spec in arrays:
         array = group.get(spec.variable.name)
