@@ -1,4 +1,4 @@
-"""Reads models and runs them; only `weights`, `forward`, `guard` and `train` need torch."""
+"""Reads models and runs them; finding, cutting and digesting need no torch."""
 
 from flows.capture.checkpoints import Checkpoint, find_checkpoints
 from flows.capture.configs import load_config, longest_input
