@@ -95,8 +95,11 @@ def _stages_joined(found: Sequence[Curve]) -> list[Curve]:
             joined.append(curve)
         elif joined and joined[-1].label == model:
             last = joined.pop()
-            pairs = ((last.x, curve.x), (last.y, curve.y), (last.stderr, curve.stderr))
-            joined.append(Curve(model, *(np.concatenate(pair) for pair in pairs), {}))
+            x_all, y_all, errors = (
+                np.concatenate(pair)
+                for pair in ((last.x, curve.x), (last.y, curve.y), (last.stderr, curve.stderr))
+            )
+            joined.append(Curve(model, x_all, y_all, errors, {}))
         else:
             joined.append(replace(curve, label=model))
     return joined

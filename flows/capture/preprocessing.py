@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 Settings: TypeAlias = "dict[str, JSON]"
 JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
 
+_ImageFamily: TypeAlias = "Callable[..., BaseImageProcessor]"
+_SoundFamily: TypeAlias = "Callable[..., SequenceFeatureExtractor]"
+
 _USUAL_SIZE: Final = 224
 """Pixels of a side, for an untrained model whose config does not tell."""
 
@@ -117,7 +120,7 @@ def _default_image_processor(config: PreTrainedConfig) -> BaseImageProcessor:
     from transformers.models.auto.image_processing_auto import IMAGE_PROCESSOR_MAPPING
 
     kind = type(CONFIG_MAPPING[_PROCESSED_LIKE.get(config.model_type, config.model_type)]())
-    known = cast("Mapping[type, Mapping[str, type[BaseImageProcessor]]]", IMAGE_PROCESSOR_MAPPING)
+    known = cast("Mapping[type, Mapping[str, _ImageFamily]]", IMAGE_PROCESSOR_MAPPING)
     family = known[kind]["pil"]
     wanted = getattr(getattr(config, "vision_config", config), "image_size", None) or _USUAL_SIZE
     height, width = (wanted, wanted) if isinstance(wanted, int) else wanted
@@ -133,13 +136,13 @@ def _default_image_processor(config: PreTrainedConfig) -> BaseImageProcessor:
 def _default_feature_extractor(config: PreTrainedConfig) -> SequenceFeatureExtractor:
     from transformers.models.auto.feature_extraction_auto import FEATURE_EXTRACTOR_MAPPING
 
-    known = cast("Mapping[type, type[SequenceFeatureExtractor]]", FEATURE_EXTRACTOR_MAPPING)
+    known = cast("Mapping[type, _SoundFamily]", FEATURE_EXTRACTOR_MAPPING)
     family = known[type(config)]
-    extractor = family()
+    usual = family()
     if not hasattr(config, "num_mel_bins") or not hasattr(config, "max_source_positions"):
         return family(feature_size=1, do_normalize=True)
     frames = config.max_source_positions * _WHISPER_STRIDE
-    seconds = frames * extractor.hop_length / extractor.sampling_rate
+    seconds = frames * int(usual.to_dict()["hop_length"]) / usual.sampling_rate
     if seconds != int(seconds):
         raise ValueError(
             f"{config.max_source_positions} positions are {seconds} s, no whole number"
