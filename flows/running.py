@@ -13,6 +13,7 @@ from flows.capture.errors import CheckpointError
 from flows.capture.settling import file_states
 from flows.capture.tokens import Tokens
 from flows.inputs import Corpus, corpus_inputs
+from flows.losses import TOKEN_LOSS, MeanLoss
 from flows.streaming import stream
 from store.create import ArraySpec, create_model
 from store.errors import StoreError
@@ -132,6 +133,7 @@ def load_job(job: Job, shown: Tokens | Items) -> LoadedModel:
         job.checkpoint,
         device=job.options.device,
         attention="eager" if _needs_probabilities(job.options) else None,
+        head=TOKEN_LOSS in (job.options.sites or ()),
         shown=None if isinstance(shown, Tokens) else shown.shapes(),
     )
     if file_states(job.checkpoint) != job.states:
@@ -182,8 +184,9 @@ def _store_stack(
             allow_nonfinite=True,  # the writer looks, in its own thread, and knows the step
             progress=progress,
         )
-        stream(blocks, writer)
-        writer.commit(provenance=_provenance(job, tokens, loaded))
+        loss = MeanLoss()
+        stream(loss.watching(blocks), writer)
+        writer.commit(provenance=_provenance(job, tokens, loaded) | {"loss": loss.mean()})
     return True
 
 

@@ -32,7 +32,8 @@ def completed(
 ) -> dict[str, JSON]:
     """Return what to record about a step besides what was counted while writing.
 
-    Sites added to a step that was complete before leave its provenance as it was.
+    Sites added to a step that was complete before leave its provenance as it was, but for the loss
+    that comes with the losses of the tokens.
 
     Raises:
         UnknownNameError: If ``provenance`` names something else than :data:`PROVENANCE`.
@@ -46,7 +47,8 @@ def completed(
         "sites": " ".join(name for name in SITES if name in sites),
     }
     if reservation.kept_sites:
-        return always
+        measured = "token_loss" in reservation.sites and "loss" in provenance
+        return always | ({"loss": provenance["loss"]} if measured else {})
     return {
         **dict.fromkeys(PROVENANCE, ""),
         "loss": math.nan,

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import zarr
 from numcodecs import blosc
 from zarr.buffer import default_buffer_prototype
+from zarr.buffer.cpu import Buffer
 from zarr.codecs import BloscCodec
 from zarr.core.metadata import ArrayV3Metadata
 from zarr.core.sync import sync
@@ -24,7 +25,7 @@ from zarr.core.sync import sync
 from .arrays import member
 from .errors import IncompleteError, InvalidBlockError, NonFiniteError
 from .layout import checksum
-from .schema import BLOCK, CHECKSUM_SUFFIX, LAYER, SITES, TOKEN
+from .schema import BLOCK, CHECKSUM_SUFFIX, LAYER, SITES, TOKEN, Variable
 
 _SHUFFLES = {
     "noshuffle": blosc.NOSHUFFLE,
@@ -65,6 +66,7 @@ class SiteWriter:
         self._rows = array.chunks[1:][self._token_axis]
         self._blosc = _blosc_of(array)
         self._fill = array.fill_value
+        self._undefined = _undefined_tokens(group, variable)
         self._group = group
         self.checksums = np.zeros(member(group, site + CHECKSUM_SUFFIX).shape[1:], np.uint32)
         self._written = np.zeros(self.checksums.shape[-1], dtype=bool)
@@ -82,7 +84,7 @@ class SiteWriter:
             NonFiniteError: If it holds NaN or infinity and they are not allowed.
         """
         self._check_block(token_start, values)
-        self._count_nonfinite(values, allow_nonfinite=allow_nonfinite)
+        self._count_nonfinite(token_start, values, allow_nonfinite=allow_nonfinite)
         sync(self._store_chunks(token_start // self._rows, values))
         last = -(-(token_start + values.shape[self._token_axis]) // self._rows)
         self._written[token_start // self._rows : last] = True
@@ -138,10 +140,13 @@ class SiteWriter:
             return f"tokens {token_start} to {stop - 1} were written before"
         return None
 
-    def _count_nonfinite(self, values: Floats, *, allow_nonfinite: bool) -> None:
+    def _count_nonfinite(self, token_start: int, values: Floats, *, allow_nonfinite: bool) -> None:
         layers = values if self._depth is not None else values[np.newaxis]
         for depth, layer in enumerate(layers):
             finite = np.isfinite(layer)
+            if self._undefined is not None:
+                # The rows of such a site are single numbers: its token axis is the last one.
+                finite |= self._undefined[token_start : token_start + layer.shape[-1]]
             if finite.all():
                 continue
             count = int(layer.size - np.count_nonzero(finite))
@@ -153,7 +158,6 @@ class SiteWriter:
     async def _store_chunks(self, first_chunk: int, values: Floats) -> None:
         encoding = asyncio.Semaphore(ENCODED_AT_ONCE)
         storing = asyncio.Semaphore(STORED_AT_ONCE)
-        buffer = default_buffer_prototype().buffer
         store = self._group.store
 
         async def put(depth: int | None, chunk: int, part: Floats) -> None:
@@ -162,7 +166,7 @@ class SiteWriter:
                     encoded, digest = await asyncio.to_thread(self._encode, part)
                 self.checksums[(chunk,) if depth is None else (depth, chunk)] = digest
                 self.stored_bytes += len(encoded)
-                await store.set(self._key(depth, chunk), buffer.from_bytes(encoded))
+                await store.set(self._key(depth, chunk), _Encoded(encoded))
 
         await _all(put(*part) for part in self._parts(first_chunk, values))
 
@@ -219,6 +223,18 @@ class SiteWriter:
         await _all(copy(self._key(*place)) for place in itertools.product(depths, written))
 
 
+class _Encoded(Buffer):
+    """Bytes that are handed to the store as they are, where zarr's own buffer copies them."""
+
+    def __init__(self, encoded: bytes) -> None:
+        super().__init__(np.frombuffer(encoded, np.uint8))
+        self._encoded = encoded
+
+    def to_bytes(self) -> bytes:
+        """Return the bytes themselves."""
+        return self._encoded
+
+
 async def _all(operations: Iterable[Coroutine[None, None, None]]) -> None:
     """Run operations side by side; the first failure stops the others and is raised as it is."""
     try:
@@ -234,6 +250,13 @@ def erase(group: zarr.Group, site: str, slot: int) -> None:
     array = member(group, site)
     sync(array.store.delete_dir(f"{array.path}/c/{slot}"))
     member(group, site + CHECKSUM_SUFFIX)[slot] = 0
+
+
+def _undefined_tokens(group: zarr.Group, variable: Variable) -> npt.NDArray[np.bool_] | None:
+    """Tell at which tokens a site is NaN by definition, None for nowhere."""
+    if not variable.first_position:
+        return None
+    return np.asarray(member(group, "position")[:]) < variable.first_position
 
 
 def _blosc_of(array: zarr.Array[ArrayV3Metadata]) -> dict[str, Any]:

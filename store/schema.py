@@ -65,6 +65,7 @@ class Variable:
         dtype: NumPy dtype name, or ``"str"`` for UTF-8 strings of any length.
         description: One sentence, written to the array as ``long_name``.
         units: Physical or conventional unit, empty when there is none.
+        first_position: Position in the sequence before which it is NaN by definition.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Variable:
     dtype: str
     description: str
     units: str = ""
+    first_position: int = 0
 
 
 def _named(*variables: Variable) -> dict[str, Variable]:
@@ -174,8 +176,9 @@ SITES: Final[dict[str, Variable]] = _named(
         "token_loss",
         (STEP, TOKEN),
         "float32",
-        "negative log-likelihood of the token under the model",
+        "negative log-likelihood of the token given those before it, NaN for the first one",
         "nat",
+        first_position=1,
     ),
 )
 
@@ -212,7 +215,12 @@ STEP_COORDINATES: Final[dict[str, Variable]] = _named(
     Variable("weight_files", (STEP,), "str", "JSON object: weight file name to its SHA-256"),
     Variable("tokens_sha256", (STEP,), "str", "SHA-256 of the token ids and their sequences"),
     Variable("source_dtype", (STEP,), "str", "dtype the model computed in"),
-    Variable("loss", (STEP,), "float64", "loss of the model over the corpus, NaN if unknown"),
+    Variable(
+        "loss",
+        (STEP,),
+        "float64",
+        "mean of token_loss, NaN if it was not captured",
+    ),
     Variable("nonfinite", (STEP,), "int64", "number of stored values that are NaN or infinite"),
     Variable("stored_bytes", (STEP,), "int64", "encoded bytes of the step's activations", "B"),
     Variable("identity", (STEP,), "str", "JSON object: everything that changes the values"),

@@ -71,7 +71,7 @@ def capture(
     if not isinstance(tokens, ItemTokens):
         _check_tokens(loaded, tokens)
     if batch_tokens is None:
-        batch_tokens = _BATCH_TOKENS.get(loaded.device.type, _BATCH_TOKENS_ELSEWHERE)
+        batch_tokens = batch_size(loaded, sites)
     return _row_blocks(loaded, tokens, shapes, block_rows, batch_tokens, allow_nonfinite, progress)
 
 

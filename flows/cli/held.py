@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
-from flows.cli.options import Moment, examples, json_option, moment_options, store_option
+from flows.cli.options import (
+    Moment,
+    examples,
+    json_option,
+    moment_options,
+    none_stored,
+    store_option,
+)
 from flows.console import byte_size, print_json, print_table
 
 if TYPE_CHECKING:
@@ -41,7 +49,7 @@ def ls(what: str | None, moment: Moment, store: str, as_json: bool) -> None:
     if as_json:
         print_json([asdict(item) for item in held])
     elif not held:
-        click.echo("No model is stored yet. Next: actlas ingest MODEL --corpus NAME")
+        click.echo(none_stored(corpus))
     elif model:
         for item in held:
             _print_steps(item)
@@ -79,12 +87,23 @@ def _print_steps(item: HeldModel) -> None:
             step.revision,
             step.weights_sha256[:12],
             step.source_dtype,
+            "" if math.isnan(step.loss) else f"{step.loss:.3f}",
             step.ingested_at,
             _notes([step]),
         )
         for step in item.steps
     ]
-    columns = ("step", "sites", "size", "complete", "revision", "weights", "dtype", "ingested")
+    columns = (
+        "step",
+        "sites",
+        "size",
+        "complete",
+        "revision",
+        "weights",
+        "dtype",
+        "loss",
+        "ingested",
+    )
     print_table((*columns, "notes"), rows, title=item.path)
 
 

@@ -27,6 +27,12 @@ def examples(*lines: str) -> str:
     return "\n".join(("\b", "Examples:", *(f"  {line}" for line in lines)))
 
 
+def none_stored(corpus: str | None) -> str:
+    """Say that there is no model, in the whole store or over one corpus, and what to do."""
+    over = "" if corpus is None else f" over {corpus}"
+    return f"No model is stored{over} yet. Next: actlas ingest MODEL --corpus {corpus or 'NAME'}"
+
+
 class NumberList(click.ParamType[tuple[int, ...] | None]):
     """``0,1,2`` as numbers, or ``all`` as None."""
 

@@ -240,3 +240,33 @@ def test_progress_adds_up_to_all_tokens(store: str, checkpoints: list[Checkpoint
         store, checkpoints[0], "cats", progress=lambda done, total: seen.append((done, total))
     )
     assert sum(done for done, _ in seen) == seen[0][1]
+
+
+def test_losses_of_tokens_give_the_loss_of_the_step(
+    store: str, checkpoints: list[Checkpoint]
+) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    ingest_checkpoint(store, checkpoints[1], "cats")
+    # Losses that are added later bring the loss of the step with them.
+    options = CaptureOptions(sites=("residual", "token_loss"))
+    assert ingest_checkpoint(store, checkpoints[1], "cats", options=options).ingested
+    tree = open_store(store)
+    plain = AutoModelForCausalLM.from_pretrained(checkpoints[1].directory)
+    tokenizer = AutoTokenizer.from_pretrained(checkpoints[1].directory)
+    losses = []
+    for text in tree["cats"]["text"].values:
+        ids = tokenizer(str(text), return_tensors="pt").input_ids
+        with torch.no_grad():
+            scores = plain(ids).logits[0, :-1]
+        losses.append(torch.nn.functional.cross_entropy(scores, ids[0, 1:], reduction="none"))
+    expected = torch.cat(losses).double().mean().item()
+    model = tree["cats/tiny"].to_dataset()
+    # float32 logits of about 4 on both sides, in batches on one of them.
+    assert float(model.loss.sel(step=5)) == pytest.approx(expected, rel=1e-6)
+    stored = model.token_loss.sel(step=5).values
+    assert np.array_equal(np.isnan(stored), model.position.values == 0)
+    held = find_step(Repository.open(store), "cats/tiny", 5)
+    assert held is not None
+    assert held.nonfinite == 0

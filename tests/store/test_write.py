@@ -264,8 +264,21 @@ def test_nonfinite_blocks_are_numbered_from_one(toy, memory_uri):
         values[0, 0, 0, 0] = np.inf
         with pytest.raises(NonFiniteError, match="query, layer 1 of"):
             writer.write_block("query", 0, values)
-        with pytest.raises(NonFiniteError, match="50 values of token_loss of step 1"):
+        # The first token of a sequence has no loss, so that NaN there is no fault.
+        later = int((toy.tokens()["position"] > 0).sum())
+        assert 0 < later < 50
+        with pytest.raises(NonFiniteError, match=f"{later} values of token_loss of step 1"):
             writer.write_block("token_loss", 0, np.full(50, np.nan, np.float32))
+
+
+def test_the_first_token_of_a_sequence_needs_no_loss(toy, memory_uri):
+    repository = toy.prepare(memory_uri, sites=["token_loss"])
+    losses = np.where(toy.tokens()["position"] > 0, 2.5, np.nan).astype(np.float32)
+    with reserve(repository, toy) as writer:
+        writer.write_block("token_loss", 0, losses)
+        writer.commit(provenance={})
+    assert repository.read()[toy.PATH]["nonfinite"][0] == 0
+    np.testing.assert_array_equal(toy.stored(repository, 1)["token_loss"], losses)
 
 
 def test_allowed_nonfinite_values_are_stored_and_counted(repository, toy):
