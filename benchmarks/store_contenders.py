@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 from benchmarks.activations import PATH, Values, prepare, store_step
 from store.layout import activation_codecs, chunk_rows
 from store.repository import Repository
-from store.slab import slabs
+from store.slab import Slab, slabs
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Contender:
     Attributes:
         write: Writes it into a directory.
         read: Reads all of it, layer by layer, and returns the sum of a few values.
-        token: Reads one token of one layer.
+        token: Reads one token of one layer, where that can be of a tensor opened by `read`.
         create: What is done once, before the first tensor of many is written.
     """
 
@@ -87,6 +87,8 @@ def _hdf5() -> Contender:
 
 
 def _zarr(codecs: object) -> Contender:
+    opened: dict[Path, zarr.Array] = {}
+
     def write(place: Path, values: Values) -> None:
         rows = chunk_rows(values.shape[2], values.shape[1])
         array = zarr.create_array(
@@ -99,17 +101,18 @@ def _zarr(codecs: object) -> Contender:
         array[:] = values
 
     def read(place: Path) -> float:
-        array = zarr.open_array(place / "values", mode="r")
+        array = opened[place] = zarr.open_array(place / "values", mode="r")
         return sum(_touch(np.asarray(array[layer])) for layer in range(array.shape[0]))
 
     def token(place: Path, layer: int, row: int) -> Values:
-        return np.asarray(zarr.open_array(place / "values", mode="r")[layer, row])
+        return np.asarray(opened[place][layer, row])
 
     return Contender(write, read, token)
 
 
 def _actlas() -> Contender:
     opened: dict[Path, Repository] = {}
+    layers: dict[Path, list[Slab]] = {}
 
     def create(place: Path, shape: tuple[int, int, int]) -> None:
         opened[place] = prepare(place / "store", shape)
@@ -119,14 +122,14 @@ def _actlas() -> Contender:
 
     def read(place: Path) -> float:
         total = 0.0
-        for slab in slabs(opened[place], PATH):
+        layers[place] = slabs(opened[place], PATH)
+        for slab in layers[place]:
             for _, rows in slab.blocks():
                 total += _touch(rows)
         return total
 
     def token(place: Path, layer: int, row: int) -> Values:
-        (slab,) = slabs(opened[place], PATH, layers=[layer])
-        return slab.rows(np.array([row]))[0]
+        return layers[place][layer].rows(np.array([row]))[0]
 
     return Contender(write, read, token, create)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -24,6 +25,7 @@ from zarr.core.metadata import ArrayV3Metadata
 from zarr.core.sync import sync
 
 from .arrays import member
+from .blosc_blocks import decode_range
 from .errors import CorruptChunkError, MissingChunkError, StoreError, TruncatedChunkError
 from .schema import BLOCK, LAYER, SITES, STEP, TOKEN
 from .translation import first_line
@@ -161,13 +163,34 @@ class ActivationArray:
         out = np.empty(shape, dtype=np.float32)
         numbers, starts = np.unique(indices // self.rows, return_index=True)
         spans = pairwise([*starts.tolist(), len(indices)])
-        chunk = np.empty(self._chunk_shape, dtype=np.float32)
+        whole = np.empty(self._chunk_shape, dtype=np.float32)
         encoded_chunks = self._encoded(slot, depth, numbers.tolist())
         for (number, encoded), (low, high) in zip(encoded_chunks, spans, strict=True):
-            self._decode(slot, depth, number, encoded, (0, self.rows), chunk)
             rows = indices[low:high] - number * self.rows
-            np.take(chunk, rows, self.token_axis, out[self._tokens(low, high)], mode="clip")
+            first, chunk = self._around(slot, depth, number, encoded, rows, whole)
+            np.take(chunk, rows - first, self.token_axis, out[self._tokens(low, high)], mode="clip")
         return out
+
+    def _around(
+        self,
+        slot: int,
+        depth: int | None,
+        number: int,
+        encoded: npt.NDArray[np.uint8],
+        rows: npt.NDArray[np.integer],
+        whole: Floats,
+    ) -> tuple[int, Floats]:
+        """Decode as much of a chunk as its rows need; return the first row of that part, and it."""
+        first, stop = int(rows[0]), int(rows[-1]) + 1
+        if self.token_axis == 0:
+            width = whole[0].nbytes
+            body = self._checked(slot, depth, number, encoded)
+            with self._damaged(slot, depth, number):
+                part = decode_range(body, first * width, stop * width)
+            if part is not None:
+                return first, part.view("<f4").reshape(stop - first, *self._chunk_shape[1:])
+        self._decode(slot, depth, number, encoded, (0, self.rows), whole)
+        return 0, whole
 
     def _tokens(self, start: int, stop: int) -> tuple[slice, ...]:
         return (slice(None),) * self.token_axis + (slice(start, stop),)
@@ -211,17 +234,30 @@ class ActivationArray:
         target: Floats,
     ) -> None:
         """Decode rows of a chunk into an array: in place if they are the chunk, else by a copy."""
+        body = self._checked(slot, depth, number, encoded)
+        whole = target.shape == self._chunk_shape and target.flags.c_contiguous
+        chunk = target if whole else np.empty(self._chunk_shape, dtype=np.float32)
+        with self._damaged(slot, depth, number):
+            blosc.decompress(body, chunk)
+        if not whole:
+            target[...] = chunk[self._tokens(*rows)]
+
+    def _checked(
+        self, slot: int, depth: int | None, number: int, encoded: npt.NDArray[np.uint8]
+    ) -> npt.NDArray[np.uint8]:
+        """Return a chunk without its checksum, after a check that it is the right one."""
         body, crc = encoded[:-_CRC_BYTES], encoded[-_CRC_BYTES:]
         if len(encoded) <= _CRC_BYTES or google_crc32c.value(body) != int(crc.view("<u4")[0]):
             raise _damage(str(self.place(slot, depth, number)), encoded)
-        whole = target.shape == self._chunk_shape and target.flags.c_contiguous
-        chunk = target if whole else np.empty(self._chunk_shape, dtype=np.float32)
+        return body
+
+    @contextmanager
+    def _damaged(self, slot: int, depth: int | None, number: int) -> Iterator[None]:
+        """Turn Blosc's errors into one that says which rows are lost."""
         try:
-            blosc.decompress(body, chunk)
+            yield
         except (RuntimeError, ValueError) as error:
             raise CorruptChunkError(str(self.place(slot, depth, number)), str(error)) from error
-        if not whole:
-            target[...] = chunk[self._tokens(*rows)]
 
 
 def _damage(place: str, encoded: npt.NDArray[np.uint8]) -> CorruptChunkError:
