@@ -81,7 +81,13 @@ class Repository:
         if directory is None or directory.exists():
             return cls._create(location)
         # Made aside and renamed, a store on a disk is never half there, whoever else is at it.
-        directory.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            directory.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(
+                f"cannot create a store at {directory}: {error.strerror} ({error.filename});"
+                " choose a place that can be written to"
+            ) from error
         with (
             translated(location),
             tempfile.TemporaryDirectory(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from flows.capture.errors import CheckpointError
+from flows.capture.errors import CheckpointError, UnknownStepError
 from flows.capture.hub import HubRevision, find_revisions, is_repository
 from flows.capture.integrity import CONFIG_FILE, check_config, has_weights, read_json
 
@@ -82,7 +82,8 @@ def find_checkpoints(
         seed: Seed of an untrained model whose source names none.
 
     Raises:
-        CheckpointError: If there is no checkpoint, or not one of the wanted steps.
+        CheckpointError: If there is no checkpoint.
+        UnknownStepError: If one of the wanted steps is not there.
     """
     if source.startswith(RANDOM_PREFIX):
         found = [_random(source, seed)]
@@ -111,7 +112,7 @@ def _with_steps(found: list[Checkpoint], steps: Sequence[int] | None) -> list[Ch
     held = [checkpoint.step for checkpoint in found]
     missing = sorted(set(steps) - set(held))
     if missing:
-        raise CheckpointError(
+        raise UnknownStepError(
             f"{found[0].source} has no step {', '.join(map(str, missing))}: "
             f"it has {', '.join(map(str, held))}"
         )

@@ -11,6 +11,10 @@ class CheckpointError(CaptureError):
     """A checkpoint is missing, incomplete, damaged or of an unknown kind."""
 
 
+class UnknownStepError(CheckpointError):
+    """A training step that a source does not have."""
+
+
 class TokenizerError(CaptureError):
     """A tokenizer is missing, or does not belong to its model."""
 

@@ -33,6 +33,8 @@ USAGE: Final = 2
 _REPORTED: Final = (
     ("store.errors", "UnknownNameError", USAGE),
     ("store.errors", "StoreError", FAILED),
+    ("flows.capture.errors", "UnknownSiteError", USAGE),
+    ("flows.capture.errors", "UnknownStepError", USAGE),
     ("flows.capture.errors", "CaptureError", FAILED),
     ("flows.studies.errors", "UnknownStudyError", USAGE),
     ("flows.studies.errors", "StudyError", FAILED),

@@ -17,6 +17,7 @@ from flows.cli.options import (
     layers_filter,
     models_filter,
     moment_options,
+    none_stored,
     steps_filter,
     store_option,
 )
@@ -115,7 +116,7 @@ def compute(
     if as_json:
         print_json([asdict(report) for report in reports])
     elif not targets:
-        click.echo("No model is stored yet. Next: actlas ingest MODEL --corpus NAME")
+        click.echo(none_stored(corpus))
     elif not plan and not failures:
         click.echo("Next: actlas show METRIC, or actlas plot METRIC -o FILE.png")
     if failures:
@@ -176,7 +177,12 @@ def show(
     if as_json:
         print_json(rows)
         return
-    columns = list(rows[0]) if rows else []
+    if not rows:
+        raise click.ClickException(
+            f"{metric} is NaN everywhere for what was chosen, rows: {population}: too few rows, or"
+            " steps and layers that it was not computed for; `actlas compute --plan` tells"
+        )
+    columns = list(rows[0])
     if as_csv:
         print_csv(columns, [list(row.values()) for row in rows])
         return

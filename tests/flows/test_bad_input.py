@@ -188,13 +188,13 @@ def test_names_that_cannot_be_kept(refused: Refused, checkpoint: Path, name: str
 
 
 def test_a_step_that_the_folder_does_not_have(refused: Refused, run_folder: Path) -> None:
-    message = refused("ingest", str(run_folder), "--corpus", "cats", "--steps", "3")
+    message = refused("ingest", str(run_folder), "--corpus", "cats", "--steps", "3", code=2)
     assert "has no step 3: it has 0, 5, 10" in message
 
 
 def test_a_site_that_the_model_does_not_have(refused: Refused, run_folder: Path) -> None:
     arguments = ("ingest", str(run_folder), "--corpus", "cats", "--sites", "residul")
-    assert "residul" in refused(*arguments)
+    assert "'residul' is not a site of this model: it has residual" in refused(*arguments, code=2)
 
 
 @pytest.mark.parametrize("command", [["ls"], ["compute"], ["show", "two_nn"], ["verify"]])
