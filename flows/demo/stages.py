@@ -26,7 +26,7 @@ TITLE: Final = "Hamlet"
 CORPUS: Final = "hamlet"
 ENCODER: Final = "MiniLM-L6"
 DECODER: Final = "SmolLM2-135M"
-SEQUENCES: Final = 128
+SEQUENCES: Final = 64
 CHARACTERS: Final = 512
 STAGES: Final = 6
 

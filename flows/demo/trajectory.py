@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-STEPS: Final = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000)
+STEPS: Final = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 """Steps at which the training keeps a checkpoint: at equal distances on a logarithmic axis."""
 
 MODEL: Final = "tiny-neox"
@@ -49,7 +49,8 @@ def ingest_through_flow(store: str, directory: Path, corpus: str, home: Path) ->
     from flows.ingest import ingest
     from flows.requests import IngestRequest
 
-    ingest(IngestRequest(models=[str(directory)], corpus=corpus, store=store))
+    sites = ["residual", "final_norm", "token_loss"]
+    ingest(IngestRequest(models=[str(directory)], corpus=corpus, store=store, sites=sites))
 
 
 def _prepare_prefect(home: Path) -> None:
