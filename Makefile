@@ -9,6 +9,9 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 2
 export TOKENIZERS_PARALLELISM ?= false
 
+# The tests start services and workers of their own beside these.
+TEST_PROCESSES ?= 2
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint format clean
 
@@ -23,8 +26,8 @@ demo: $(VENV)/.models
 	@$(BIN)/python -m flows.demo
 
 test: $(VENV)/.models
-	@echo "== Running the tests"
-	@$(BIN)/python -m pytest
+	@echo "== Running the tests, $(TEST_PROCESSES) files at a time"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile
 
 lint: $(VENV)/.installed
 	@echo "== ruff check";          $(BIN)/ruff check .
