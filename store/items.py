@@ -14,6 +14,7 @@ from .arrays import create_bytes, create_table, member, string_column
 from .create import CorpusSpec
 from .errors import IdentityConflictError, StoreError
 from .identity import identity_difference
+from .layout import BYTES_PER_CHUNK
 from .repository import Repository
 from .schema import ITEM_VARIABLES, node_name
 
@@ -99,6 +100,7 @@ class StoredItems:
         self._digests = columns["item_sha256"]
         self._bounds = np.stack([columns["item_start"], columns["item_stop"]], axis=1)
         self._content = member(group, "content")
+        self._held, self._held_from = b"", 0
 
     def __len__(self) -> int:
         return len(self.names)
@@ -110,7 +112,11 @@ class StoredItems:
             StoreError: If they are not those that were stored.
         """
         start, stop = (int(bound) for bound in self._bounds[number])
-        content = np.asarray(self._content[start:stop]).tobytes()
+        if not self._held_from <= start <= stop <= self._held_from + len(self._held):
+            # Those that follow lie in the same chunks, and are likely to be asked for next.
+            ahead = np.asarray(self._content[start : max(stop, start + BYTES_PER_CHUNK)])
+            self._held, self._held_from = ahead.tobytes(), start
+        content = self._held[start - self._held_from : stop - self._held_from]
         if hashlib.sha256(content).hexdigest() != self._digests[number]:
             raise StoreError(
                 f"item {number} of {self._content.path}, {self.names[number]}, has other bytes than"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import torch
@@ -18,6 +18,9 @@ from flows.capture.tokens import Tokens
 
 Read = Callable[[int], bytes]
 """Gives the bytes of an item by its number."""
+
+_VALUES_OF_A_ROW: Final = 768
+"""Values that a position is made from: those of a patch of 16 × 16 pixels."""
 
 
 class Items(Protocol):
@@ -75,13 +78,15 @@ class ItemTokens(Tokens):
 
         Args:
             window: Sequences to run.
-            batch_rows: Positions computed at once, at most; a longer item runs alone.
+            batch_rows: Positions computed at once, at most, or as much of what they are computed
+                from: early stages have many more than late ones. A longer item runs alone.
         """
         waiting: list[tuple[int, Mapping[str, Tensor]]] = []
         order = sorted(window, key=lambda sequence: (-int(self.positions[sequence]), sequence))
         for sequence in order:
             inputs = self.items.inputs(int(self.numbers[sequence]))
-            full = (len(waiting) + 1) * int(self.positions[sequence]) > batch_rows
+            size = max(int(self.positions[sequence]), _values(inputs) // _VALUES_OF_A_ROW)
+            full = (len(waiting) + 1) * size > batch_rows
             if waiting and (full or _shapes(inputs) != _shapes(waiting[0][1])):
                 yield self._batch(waiting)
                 waiting = []
@@ -143,6 +148,10 @@ def item_tokens(
         positions=positions,
         places=places,
     )
+
+
+def _values(inputs: Mapping[str, Tensor]) -> int:
+    return sum(value.numel() for value in inputs.values())
 
 
 def _shapes(inputs: Mapping[str, Tensor]) -> dict[str, torch.Size]:
