@@ -10,6 +10,7 @@ modules of a block are noted in one small forward pass, and the pair is searched
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -108,6 +109,9 @@ def _hooks(block: nn.Module, traces: dict[int, _Trace]) -> Iterator[RemovableHan
 def _match(trace: _Trace, shape: tuple[int, int]) -> Sublayers | None:
     if trace.output is None or trace.output.shape[:-1] != shape:
         return None
+    # What is called twice, such as a dropout that both sublayers share, cannot be told apart later.
+    calls = Counter(id(module) for module, _ in trace.outputs)
+    trace.outputs = [pair for pair in trace.outputs if calls[id(pair[0])] == 1]
     added = _added_to(trace, trace.given, trace.output)
     if added is not None:
         return added

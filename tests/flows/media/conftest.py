@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,7 +23,16 @@ PATCHES = {
 WIDE = PATCHES | {"intermediate_size": 48}
 STAGES = {"depths": [2, 2, 1, 1], "hidden_sizes": [16, 24, 32, 40]}
 TOWERS = {
-    "text_config": {"vocab_size": 99, "hidden_size": 16, "num_hidden_layers": 1},
+    "text_config": {
+        "vocab_size": 99,
+        "hidden_size": 16,
+        "intermediate_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "pad_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    },
     "vision_config": WIDE,
     "projection_dim": 8,
 }
@@ -52,6 +62,19 @@ IMAGE_MODELS: dict[str, dict[str, object]] = {
         "window_size": 4,
     },
     "vit": WIDE,
+}
+
+# Configs that do not tell the size of images: without these, they are 224 pixels.
+SIZES = {
+    "resnet": {
+        "image_processor_type": "ConvNextImageProcessor",
+        "size": {"shortest_edge": 32},
+        "crop_pct": 0.875,
+    },
+    "segformer": {
+        "image_processor_type": "SegformerImageProcessor",
+        "size": {"height": 32, "width": 32},
+    },
 }
 
 CONVOLVED = {
@@ -99,6 +122,8 @@ def media_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str
         if not directory.exists():
             entries = {**IMAGE_MODELS, **AUDIO_MODELS}[model_type]
             AutoConfig.for_model(model_type, **entries).save_pretrained(directory)
+            if model_type in SIZES:
+                (directory / "preprocessor_config.json").write_text(json.dumps(SIZES[model_type]))
         return f"random:{directory}"
 
     return source
