@@ -8,9 +8,7 @@ width and in the number of their rows; each becomes a stack. No family is named 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import torch
@@ -18,58 +16,31 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from flows.capture.attention import find_attention
+from flows.capture.called_lists import SHOWN, CalledList, watch_lists
 from flows.capture.errors import StructureError
 from flows.capture.extent import Extent, find_extent
-from flows.capture.probe import Probe, as_rows, hidden_argument, hidden_states
-from flows.capture.running import evaluating, run
+from flows.capture.probe import Probe
+from flows.capture.running import run
 from flows.capture.structure import Stack
 from flows.capture.sublayers import find_sublayers
 
 Shapes = Mapping[str, tuple[int, ...]]
 """Shape of each argument of a model, without the axis of sequences."""
 
-_SHOWN: Final = 2
-"""Images or sounds that a probe shows."""
-
 _WITHIN_STAGE: Final = re.compile(r"(?P<stages>.+)\.(?P<stage>\d+)\.(?P<blocks>\w+)")
 
 
-@dataclass
-class _List:
-    """What was seen of the members of one list.
-
-    Attributes:
-        path: Dotted name.
-        modules: Its members.
-        given: Shape of what the first call was given, as rows (sequence, position, dim).
-        outputs: That of what each call gave.
-        last: What the last call gave, as it was.
-    """
-
-    path: str
-    modules: tuple[nn.Module, ...]
-    given: tuple[int, ...] | None = None
-    outputs: list[tuple[int, ...]] = field(default_factory=list)
-    last: Tensor | None = None
-
-    @property
-    def is_stack(self) -> bool:
-        """Whether all calls gave hidden states of one shape for the inputs shown."""
-        shapes = set(self.outputs)
-        return len(shapes) == 1 and all(len(s) == 3 and s[0] == _SHOWN for s in shapes)
-
-    def describe(self) -> str:
-        kind = type(self.modules[0]).__name__
-        return f"{self.path} ({len(self.modules)} × {kind}, called {len(self.outputs)} times)"
-
-
-def find_media_stacks(model: PreTrainedModel, shapes: Shapes) -> tuple[Stack, ...]:
+def find_media_stacks(
+    model: PreTrainedModel, shapes: Shapes, blocks: str | None = None
+) -> tuple[Stack, ...]:
     """Find the stacks of a model of images or sounds: one, or one a stage.
 
     Args:
         model: The model; of one with two towers, or of an encoder-decoder, only the part that
             sees images or sounds is looked at.
         shapes: What one image or sound looks like to it.
+        blocks: Dotted name of the list of blocks, for a model where it cannot be found; those of
+            the stages with commas between.
 
     On the ``meta`` device, where nothing is computed, sublayers and attention stay unknown.
 
@@ -78,14 +49,14 @@ def find_media_stacks(model: PreTrainedModel, shapes: Shapes) -> tuple[Stack, ..
     """
     name, root = _seeing_part(model, shapes)
     probe = _noise_probe(root, shapes)
-    seen, norms = _watch(root, probe)
-    depths = getattr(root.config, "depths", None)
-    found = _one_list(root, seen) if depths is None else _stages(root, seen, depths)
+    seen, norms = watch_lists(root, probe)
+    found = _chosen(root, seen, blocks)
+    staged = len(found) > 1
     size = shapes["pixel_values"][-2:] if "pixel_values" in shapes else None
     stacks = []
     passed = 0
     for number, entry in enumerate(found, 1):
-        own = name if depths is None else f"stage{number}"
+        own = f"stage{number}" if staged else name
         total = sum(len(each.outputs) for each in found)
         stacks.append(_stack(root, probe, entry, own, norms, size, (passed, total)))
         passed += len(entry.outputs)
@@ -105,58 +76,26 @@ def _noise_probe(root: PreTrainedModel, shapes: Shapes) -> Probe:
     """Return a probe that always shows the same noise, whatever sequences it is asked for."""
     generator = torch.Generator().manual_seed(0)
     inputs = {
-        name: torch.randn(_SHOWN, *shape, generator=generator).to(root.device, root.dtype)
+        name: torch.randn(SHOWN, *shape, generator=generator).to(root.device, root.dtype)
         for name, shape in shapes.items()
     }
     return lambda _sequences: run(root, inputs)
 
 
-def _watch(
-    root: PreTrainedModel, probe: Probe
-) -> tuple[list[_List], list[tuple[nn.Module, Tensor]]]:
-    """Run the model, and note the calls of members of lists, and what norms are given."""
-    lists = [
-        _List(path, tuple(module))
-        for path, module in root.named_modules()
-        if isinstance(module, nn.ModuleList | nn.Sequential) and len(module)
-    ]
-    norms: list[tuple[nn.Module, Tensor]] = []
-    with ExitStack() as watching:
-        for entry in lists:
-            for member in entry.modules:
-                hook = member.register_forward_hook(_counting(entry), with_kwargs=True)
-                watching.callback(hook.remove)
-        for module in root.modules():
-            if "norm" in type(module).__name__.lower():
-                hook = module.register_forward_pre_hook(_noting(norms))
-                watching.callback(hook.remove)
-        watching.enter_context(evaluating(root))
-        probe(())
-    return lists, norms
+def _chosen(
+    root: PreTrainedModel, seen: Sequence[CalledList], blocks: str | None
+) -> list[CalledList]:
+    depths = getattr(root.config, "depths", None)
+    if blocks is None:
+        return _one_list(root, seen) if depths is None else _stages(root, seen, depths)
+    paths = [path.strip() for path in blocks.split(",")]
+    found = [one for path in paths for one in seen if one.path == path and one.is_stack]
+    if len(found) != len(paths):
+        raise _not_found(root, blocks, len(found), seen)
+    return found
 
 
-def _counting(entry: _List) -> Callable[..., None]:
-    def hook(
-        _member: nn.Module, args: tuple[object, ...], kwargs: dict[str, object], output: object
-    ) -> None:
-        hidden = hidden_states(output)
-        if not entry.outputs:
-            entry.given = tuple(as_rows(hidden_argument(args, kwargs)).shape)
-        entry.outputs.append(() if hidden is None else tuple(as_rows(hidden).shape))
-        entry.last = hidden
-
-    return hook
-
-
-def _noting(norms: list[tuple[nn.Module, Tensor]]) -> Callable[..., None]:
-    def hook(module: nn.Module, args: tuple[object, ...]) -> None:
-        if args and isinstance(args[0], Tensor):
-            norms.append((module, args[0]))
-
-    return hook
-
-
-def _one_list(root: PreTrainedModel, seen: Sequence[_List]) -> list[_List]:
+def _one_list(root: PreTrainedModel, seen: Sequence[CalledList]) -> list[CalledList]:
     """Return the outermost list that is called as often as the config says."""
     expected = getattr(root.config, "num_hidden_layers", None)
     fitting = [one for one in seen if one.is_stack and expected in (None, len(one.outputs))]
@@ -169,9 +108,11 @@ def _one_list(root: PreTrainedModel, seen: Sequence[_List]) -> list[_List]:
     raise _not_found(root, wanted, len(outermost), seen)
 
 
-def _stages(root: PreTrainedModel, seen: Sequence[_List], depths: Sequence[int]) -> list[_List]:
+def _stages(
+    root: PreTrainedModel, seen: Sequence[CalledList], depths: Sequence[int]
+) -> list[CalledList]:
     """Return the list of blocks of each stage."""
-    found: dict[tuple[str, str], dict[int, _List]] = {}
+    found: dict[tuple[str, str], dict[int, CalledList]] = {}
     for one in seen:
         match = _WITHIN_STAGE.fullmatch(one.path)
         if match and one.is_stack:
@@ -189,18 +130,19 @@ def _stages(root: PreTrainedModel, seen: Sequence[_List], depths: Sequence[int])
 
 
 def _not_found(
-    root: PreTrainedModel, wanted: str, fitting: int, seen: Sequence[_List]
+    root: PreTrainedModel, wanted: str, fitting: int, seen: Sequence[CalledList]
 ) -> StructureError:
     listed = "; ".join(one.describe() for one in seen) or "no list of modules at all"
     return StructureError(
-        f"{type(root).__name__}: expected {wanted}, {fitting} fit; it has {listed}"
+        f"{type(root).__name__}: expected {wanted}, {fitting} fit; it has {listed}. Name the list"
+        " of blocks with --blocks, those of stages with commas between"
     )
 
 
 def _stack(
     root: PreTrainedModel,
     probe: Probe,
-    found: _List,
+    found: CalledList,
     name: str | None,
     norms: Sequence[tuple[nn.Module, Tensor]],
     size: tuple[int, ...] | None,
@@ -214,7 +156,7 @@ def _stack(
     n_blocks = len(found.outputs) - first
     is_map = found.last.dim() == 4
     has_values = not is_map and root.device.type != "meta"
-    rows = (_SHOWN, shape[1])
+    rows = (SHOWN, shape[1])
     return Stack(
         name=name,
         path=found.path,

@@ -97,7 +97,9 @@ def load_model(
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     nn.Module.to(model, device=torch.device(device), dtype=dtype).eval()
-    stacks = find_stacks(model, blocks) if shown is None else find_media_stacks(model, shown)
+    stacks = (
+        find_stacks(model, blocks) if shown is None else find_media_stacks(model, shown, blocks)
+    )
     return LoadedModel(
         model=model,
         stacks=stacks,

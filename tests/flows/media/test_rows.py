@@ -14,12 +14,13 @@ from scipy.signal import resample_poly
 from torch import Tensor, nn
 from transformers import ViTImageProcessorPil
 
-from flows.capture import find_checkpoints
+from flows.capture import find_checkpoints, from_ids
 from flows.capture.decoding import decode_image, decode_sound
 from flows.capture.errors import InputError, StructureError
 from flows.capture.forward import capture
 from flows.capture.images import Images
 from flows.capture.items import Items
+from flows.capture.media_structure import find_media_stacks
 from flows.capture.sites import available_sites
 from flows.capture.sounds import Framing, Sounds
 from flows.capture.weights import LoadedModel, load_model
@@ -150,6 +151,21 @@ def test_rows_know_their_place_in_the_image(
     assert columns["document"].tolist() == columns["sequence"].tolist()
 
 
+@pytest.mark.parametrize("model_type", ["clip", "siglip"])
+def test_the_text_tower_is_shown_texts(model_type: str, media_model: Source) -> None:
+    (checkpoint,) = find_checkpoints(media_model(model_type))
+    loaded = load_model(checkpoint, device="cpu")
+    assert (loaded.stack.name, loaded.stack.n_blocks) == ("text", 1)
+    assert loaded.stack.causal == (model_type == "clip")
+    ids = [np.array([1, 5, 9, 2]), np.array([1, 7, 2])]
+    (block,) = capture(loaded, from_ids(ids), ["residual"], block_rows=8)
+    with torch.inference_mode():
+        alone = loaded.model.text_model(torch.from_numpy(ids[1])[None], output_hidden_states=True)
+    for layer in range(2):
+        expected = alone.hidden_states[layer][0].numpy()
+        np.testing.assert_allclose(block.values["residual"][layer, 4:], expected, atol=1e-5)
+
+
 def test_a_patch_is_where_its_pixels_are(media_model: Source, pictures: Path) -> None:
     """Only patches change, before attention, in which pixels do."""
     items, loaded = media(media_model("vit"), pictures)
@@ -169,6 +185,15 @@ def test_pixels_are_those_of_the_processor(media_model: Source, pictures: Path) 
     plain = ViTImageProcessorPil(size={"height": 32, "width": 32})
     expected = plain(images=image, return_tensors="np")["pixel_values"][0]
     np.testing.assert_allclose(items.inputs(0)["pixel_values"].numpy(), expected, rtol=1e-6)
+
+
+def test_blocks_can_be_named(media_model: Source, pictures: Path) -> None:
+    items, loaded = media(media_model("swin"), pictures)
+    for paths in ("encoder.layers.1.blocks", "encoder.layers.0.blocks, encoder.layers.1.blocks"):
+        named = find_media_stacks(loaded.model, items.shapes(), paths)
+        assert ", ".join(stack.path for stack in named) == paths
+    with pytest.raises(StructureError, match=r"expected no\.such, 0 fit"):
+        find_media_stacks(loaded.model, items.shapes(), "no.such")
 
 
 def test_stages_have_their_depth_in_the_whole_model(media_model: Source, pictures: Path) -> None:
