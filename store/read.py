@@ -12,6 +12,7 @@ import numpy as np
 import xarray as xr
 
 from .history import find_snapshot
+from .labels import token_labels
 from .lazy import Origin, StoredTable, lazy_variable
 from .listing import ArrayNode, GroupNode, list_groups
 from .open_model import OpenModel, open_models
@@ -63,7 +64,7 @@ def open_store(
 
     Returns:
         A node a corpus, below it a node a model, below that ``encoder`` and ``decoder`` for a
-        model with two stacks.
+        model with two stacks, and so on. Where the corpus has labels, so have the tokens.
 
     Raises:
         StoreNotFoundError: If there is no store.
@@ -87,7 +88,12 @@ def open_store(
         nodes[name] = _corpus_dataset(Origin(repository.uri, pinned, name), corpus)
     for path, node in models.items():
         held = opened.get(path)
-        nodes[path] = model_dataset(held, chunks) if held else xr.Dataset(attrs=dict(node.attrs))
+        if held is None:
+            nodes[path] = xr.Dataset(attrs=dict(node.attrs))
+            continue
+        corpus = listing.groups[path.split("/")[0]]
+        labels = token_labels(held.origin, corpus, node)
+        nodes[path] = model_dataset(held, chunks).assign_coords(labels)
     return xr.DataTree.from_dict(nodes)
 
 
