@@ -46,13 +46,15 @@ def filled(
     for model_type, corpus in (("vit", "drawn"), ("resnet", "drawn"), ("wav2vec2", "heard")):
         source = media_model(model_type)
         (planned,) = json.loads(
-            run("ingest", source, "--corpus", corpus, "--plan", "--json").output
+            run(
+                "ingest", source, "--corpus", corpus, "--sites", "residual", "--plan", "--json"
+            ).output
         )["steps"]
         run("ingest", source, "--corpus", corpus, "--sites", "residual")
         held = json.loads(run("ls", f"{corpus}/random-{model_type}", "--json").output)
-        rows = [entry["tokens"] * entry["layers"] * entry["width"] for entry in held["models"]]
-        assert planned["tokens"] == sum(entry["tokens"] for entry in held["models"])
-        assert planned["raw_bytes"] == 4 * sum(rows)
+        values = [entry["n_tokens"] * entry["n_layers"] * entry["width"] for entry in held]
+        assert planned["tokens"] == sum(entry["n_tokens"] for entry in held)
+        assert planned["raw_bytes"] == 4 * sum(values)
     run("compute", *METRICS)
     return run
 
