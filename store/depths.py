@@ -27,7 +27,7 @@ def relative_depth(
     numbers = np.asarray(layers, dtype=np.float64)
     passed = _number(facts, "depth_start", 0) + numbers
     depths = passed / max(_number(facts, "depth_blocks", n_blocks), 1)
-    return np.where(numbers <= max(n_blocks, 1), depths, np.nan)
+    return np.where(numbers <= n_blocks, depths, np.nan)
 
 
 def _number(facts: Mapping[str, JSON], name: str, default: int) -> int:
