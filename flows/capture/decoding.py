@@ -22,7 +22,8 @@ def image_suffixes() -> frozenset[str]:
     _pillow()
     from PIL import Image
 
-    return frozenset(Image.registered_extensions())
+    known = Image.registered_extensions()
+    return frozenset(suffix for suffix, kind in known.items() if kind in Image.OPEN)
 
 
 def sound_suffixes() -> frozenset[str]:
