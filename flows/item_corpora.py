@@ -7,7 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.capture.decoding import decode_image, decode_sound, image_suffixes, sound_suffixes
+from flows.capture.decoding import (
+    IMAGE_SUFFIXES,
+    SOUND_SUFFIXES,
+    decode_image,
+    decode_sound,
+)
 from flows.capture.errors import InputError
 from flows.capture.inputs import drawn
 from flows.capture.modality import IMAGE
@@ -71,12 +76,12 @@ def add_folder(
     Raises:
         InputError: If there is no such file, or none that can be decoded.
     """
-    suffixes = image_suffixes() if modality == IMAGE else sound_suffixes()
+    suffixes = IMAGE_SUFFIXES if modality == IMAGE else SOUND_SUFFIXES
     found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in suffixes)
     if not found:
         raise InputError(
-            f"{folder} holds no {modality} files: expected names that end in"
-            f" {', '.join(sorted(suffixes)[:8])} …"
+            f"{folder} holds no {modality} files: expected names that end in one of"
+            f" {', '.join(sorted(suffixes))}"
         )
     items = [_file(folder, path) for path in found]
     return add_items(

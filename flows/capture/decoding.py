@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,18 +17,16 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 
-def image_suffixes() -> frozenset[str]:
-    """Return the suffixes of the files that can be decoded as images."""
-    _pillow()
-    from PIL import Image
+IMAGE_FORMATS: Final = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
+"""What is decoded, whatever a file is called: raster formats, for which no other program runs."""
 
-    known = Image.registered_extensions()
-    return frozenset(suffix for suffix, kind in known.items() if kind in Image.OPEN)
+IMAGE_SUFFIXES: Final = frozenset(
+    f".{name}" for name in "bmp gif jfif jp2 jpeg jpg pbm pgm png pnm ppm tif tiff webp".split()
+)
 
-
-def sound_suffixes() -> frozenset[str]:
-    """Return the suffixes of the files that can be decoded as sounds."""
-    return frozenset(f".{name.lower()}" for name in _soundfile().available_formats()) | {".oga"}
+SOUND_SUFFIXES: Final = frozenset(
+    f".{name}" for name in "aif aiff au caf flac mp3 oga ogg opus rf64 w64 wav".split()
+)
 
 
 def decode_image(content: bytes) -> Image:
@@ -41,7 +39,7 @@ def decode_image(content: bytes) -> Image:
     from PIL import Image, ImageOps
 
     try:
-        with Image.open(io.BytesIO(content)) as image:
+        with Image.open(io.BytesIO(content), formats=IMAGE_FORMATS) as image:
             return ImageOps.exif_transpose(image).convert("RGB")
     except Exception as error:
         raise InputError(f"it is no readable image: {error}") from error

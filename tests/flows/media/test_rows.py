@@ -253,6 +253,8 @@ def test_a_sound_too_short_for_a_row_is_refused(media_model: Source, tmp_path: P
 def test_damaged_files_are_told_apart() -> None:
     with pytest.raises(InputError, match="no readable image"):
         decode_image(b"\x89PNG\r\n\x1a\nnothing")
+    with pytest.raises(InputError, match="no readable image"):
+        decode_image(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n")  # a program runs for it
     with pytest.raises(InputError, match="no readable sound"):
         decode_sound(b"RIFF")
     silent = io.BytesIO()
