@@ -21,41 +21,17 @@ IMAGE_FORMATS: Final = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", 
 """What is decoded, whatever a file is called: raster formats, for which no other program runs."""
 
 IMAGE_SUFFIXES: Final = frozenset(
-    f".{name}"
-    for name in [
-        "bmp",
-        "gif",
-        "jfif",
-        "jp2",
-        "jpeg",
-        "jpg",
-        "pbm",
-        "pgm",
-        "png",
-        "pnm",
-        "ppm",
-        "tif",
-        "tiff",
-        "webp",
-    ]
+    {
+        *(".bmp", ".gif", ".jfif", ".jp2", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".pnm"),
+        *(".ppm", ".tif", ".tiff", ".webp"),
+    }
 )
 
 SOUND_SUFFIXES: Final = frozenset(
-    f".{name}"
-    for name in [
-        "aif",
-        "aiff",
-        "au",
-        "caf",
-        "flac",
-        "mp3",
-        "oga",
-        "ogg",
-        "opus",
-        "rf64",
-        "w64",
-        "wav",
-    ]
+    {
+        *(".aif", ".aiff", ".au", ".caf", ".flac", ".mp3", ".oga", ".ogg", ".opus", ".rf64"),
+        *(".w64", ".wav"),
+    }
 )
 
 
