@@ -217,6 +217,7 @@ def _create(job: Job, loaded: LoadedModel, tokens: Tokens) -> tuple[str, ...]:
             "truncated_sequences": tokens.truncated,
             "corpus_sha256": job.corpus.content_sha256,
             **_stack_facts(loaded),
+            **_block_settings(job),
         },
     )
     return sites
@@ -232,6 +233,12 @@ def _stack_facts(loaded: LoadedModel) -> dict[str, JSON]:
     if stack.depth_blocks not in (None, stack.n_blocks):
         facts |= {"depth_start": stack.depth_start, "depth_blocks": stack.depth_blocks}
     return facts
+
+
+def _block_settings(job: Job) -> dict[str, JSON]:
+    """Return how a single untrained block was set up, nothing for a model."""
+    random = job.checkpoint.random
+    return {} if random is None or random.block is None else {**random.block.attributes()}
 
 
 def _needs_probabilities(options: CaptureOptions) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from flows.capture.checkpoints import RANDOM_PREFIX, find_checkpoints
+from flows.capture.checkpoints import find_checkpoints
 from flows.capture.errors import CheckpointError
+from flows.capture.random_sources import RANDOM_PREFIX
 from flows.ingestion import prepare_job
 from flows.inputs import read_corpus
 from flows.running import CaptureOptions, Job

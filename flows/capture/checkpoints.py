@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,27 +12,16 @@ from typing import Final
 from flows.capture.errors import CheckpointError, UnknownStepError
 from flows.capture.hub import HubRevision, find_revisions, is_repository
 from flows.capture.integrity import CONFIG_FILE, check_config, has_weights, read_json
-
-RANDOM_PREFIX: Final = "random:"
+from flows.capture.random_sources import (
+    BLOCK_PREFIX,
+    RANDOM_PREFIX,
+    RandomWeights,
+    block_name,
+    parse_random,
+)
 
 _STEP_FOLDER: Final = re.compile(r"checkpoint-(\d+)")
 _TRAINER_STATE: Final = "trainer_state.json"
-
-
-@dataclass(frozen=True)
-class RandomWeights:
-    """Weights that are drawn rather than read.
-
-    Attributes:
-        model_type: Model type of `transformers` whose default config is taken, or None when
-            the config lies in the checkpoint's directory.
-        overrides: Entries of the config that are replaced, as (name, value) pairs.
-        seed: Seed of the draw.
-    """
-
-    model_type: str | None
-    overrides: tuple[tuple[str, int | float | str | bool], ...]
-    seed: int
 
 
 @dataclass(frozen=True)
@@ -68,8 +56,9 @@ def find_checkpoints(
 
     A source is a folder of one checkpoint; a folder of ``checkpoint-N`` folders; a GGUF file or
     a folder with one; or ``random:CONFIG[:key=value,...][@SEED]`` for an untrained model, where
-    CONFIG is a model type of `transformers` or a path with a config; or, where nothing of that
-    name lies here, ``OWNER/NAME[@REVISION[=STEP]]`` on the Hub, see `find_revisions`.
+    CONFIG is a model type of `transformers` or a path with a config; ``block:CONFIG...`` for one
+    untrained block of it, whose step is its seed; or, where nothing of that name lies here,
+    ``OWNER/NAME[@REVISION[=STEP]]`` on the Hub, see `find_revisions`.
 
     The step of a plain folder is the N of its own name, else the ``global_step`` of its trainer
     state, else 0. Folders of a training run are listed without a look inside: a half-written one
@@ -85,7 +74,7 @@ def find_checkpoints(
         CheckpointError: If there is no checkpoint.
         UnknownStepError: If one of the wanted steps is not there.
     """
-    if source.startswith(RANDOM_PREFIX):
+    if source.startswith((RANDOM_PREFIX, BLOCK_PREFIX)):
         found = [_random(source, seed)]
     elif is_repository(source) and not Path(source).parent.exists():
         found = [
@@ -188,44 +177,23 @@ def _near_names(path: Path) -> str:
 
 
 def _random(source: str, seed: int) -> Checkpoint:
-    config, overrides, seed = _parse_random(source.removeprefix(RANDOM_PREFIX), seed)
+    config, weights = parse_random(source, seed)
     path = Path(config).expanduser()
     if path.name == CONFIG_FILE:
         path = path.parent
     directory = path if path.is_dir() else None
     if directory is not None:
         check_config(directory)
+        weights = replace(weights, model_type=None)
     elif not config or "/" in config:
+        prefix = source.partition(":")[0]
         raise CheckpointError(
-            f"{source}: expected {RANDOM_PREFIX} and a model type such as bert, or a folder with "
+            f"{source}: expected {prefix}: and a model type such as bert, or a folder with "
             f"a {CONFIG_FILE}; {config or 'nothing'} is neither{_near_names(path)}"
         )
-    weights = RandomWeights(None if directory else config, overrides, seed)
-    model = f"random-{directory.resolve().name if directory else config}"
-    return Checkpoint(source, model, 0, f"seed{seed}", directory, random=weights)
-
-
-def _parse_random(
-    text: str, seed: int
-) -> tuple[str, tuple[tuple[str, int | float | str | bool], ...], int]:
-    """Split ``CONFIG[:key=value,...][@SEED]``."""
-    match = re.fullmatch(r"(?P<rest>.*?)(@(?P<seed>\d+))?", text, re.DOTALL)
-    rest, own_seed = (match["rest"], match["seed"]) if match else (text, None)
-    config, _, listed = rest.partition(":") if "=" in rest else (rest, "", "")
-    overrides = []
-    for entry in filter(None, listed.split(",")):
-        key, equals, value = entry.partition("=")
-        if not (key and equals and value):
-            raise CheckpointError(
-                f"{RANDOM_PREFIX}{text}: {entry!r} is not an override, expected key=value"
-            )
-        overrides.append((key.strip(), _scalar(value.strip())))
-    return config, tuple(overrides), seed if own_seed is None else int(own_seed)
-
-
-def _scalar(text: str) -> int | float | str | bool:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return text
-    return value if isinstance(value, int | float | str | bool) else text
+    kind = directory.resolve().name if directory else config
+    revision = f"seed{weights.seed}"
+    if weights.block is None:
+        return Checkpoint(source, f"random-{kind}", 0, revision, directory, random=weights)
+    model = block_name(kind, weights.block)
+    return Checkpoint(source, model, weights.seed, revision, directory, random=weights)

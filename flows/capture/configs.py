@@ -6,10 +6,11 @@ import difflib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from flows.capture.checkpoints import Checkpoint, RandomWeights
+from flows.capture.checkpoints import Checkpoint
 from flows.capture.errors import CheckpointError
 from flows.capture.fetching import with_metadata
 from flows.capture.quiet import first_line, quiet
+from flows.capture.random_sources import RandomWeights
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedTokenizerBase

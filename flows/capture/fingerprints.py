@@ -79,6 +79,11 @@ def _random_fingerprint(checkpoint: Checkpoint) -> Fingerprint:
     from flows.capture.untrained import draw_model, state_sha256
 
     model = draw_model(checkpoint)
+    if checkpoint.random is not None and checkpoint.random.block is not None:
+        from flows.capture.structure import find_stacks
+        from flows.capture.untrained_block import set_up_block
+
+        set_up_block(model, find_stacks(model), checkpoint.random.block, checkpoint.random.seed)
     digest = state_sha256(model)
     directory = checkpoint.directory
     return Fingerprint(

@@ -1,4 +1,4 @@
-"""Trains a small GPT-NeoX from nothing, so that a training run can be had anywhere in minutes."""
+"""Trains a small model from nothing, so that a training run can be had anywhere in minutes."""
 
 from __future__ import annotations
 
@@ -12,21 +12,25 @@ from typing import Final
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
-from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, PreTrainedTokenizerFast
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from flows.capture.errors import InputError
 from flows.capture.quiet import quiet
+from flows.capture.tiny_models import Family, tiny_model, training_loss
 
 STEPS: Final = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000)
 """Steps at which a checkpoint is kept, unless others are named."""
 
 _VOCABULARY: Final = 1024
+_BYTES: Final = 256
 _LENGTH: Final = 256
 _BATCH: Final = 6
 _RATE: Final = 2e-3
 _WARM_UP: Final = 20
 _HELD_OUT_SEQUENCES: Final = 16
+_HELD_OUT_SEED: Final = 0
 _END_OF_TEXT: Final = "<|endoftext|>"
+_MASK: Final = "<|mask|>"
 
 
 @dataclass(frozen=True)
@@ -49,11 +53,13 @@ def train_tiny(
     directory: Path,
     *,
     held_out: str,
+    family: Family = "neox",
+    of_bytes: bool = False,
     steps: Sequence[int] = STEPS,
     seed: int = 0,
     progress: Callable[[int, float], None] | None = None,
 ) -> list[TrainedStep]:
-    """Train a GPT-NeoX of 6 blocks of width 128, with its own byte-level BPE of 1,024 tokens.
+    """Train a model of 6 blocks of width 128, with its own byte-level BPE of 1,024 tokens.
 
     AdamW on batches of 6 × 256 tokens; the rate rises over 20 steps to 2e-3 and falls as a
     cosine to a tenth. On the same machine, the same seed and steps give the same weights.
@@ -63,6 +69,9 @@ def train_tiny(
         directory: Where ``checkpoint-N`` folders with model and tokenizer go; each appears only
             once it is complete, and replaces an older one.
         held_out: Text that is not trained on, for the loss.
+        family: ``neox``, a GPT-NeoX that predicts the next token; or ``bert``, a BERT that predicts
+            tokens hidden from it.
+        of_bytes: Whether it reads bytes rather than the pieces of words of its own BPE.
         steps: Steps at which a checkpoint is kept; the largest ends the training.
         seed: Seed of the weights and batches.
         progress: Called with each kept step and its loss over the held-out text.
@@ -72,16 +81,17 @@ def train_tiny(
     """
     if not steps or min(steps) < 0:
         raise InputError(f"steps {list(steps)}: expected at least one, none of them negative")
-    tokenizer = _train_tokenizer(text)
+    tokenizer = _train_tokenizer(text, family, of_bytes=of_bytes)
     training, checking = (_ids(tokenizer, part) for part in (text, held_out))
     kept = []
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        model = GPTNeoXForCausalLM(_config(tokenizer))
-        for step in _train(model, training, max(steps), seed):
+        model = tiny_model(family, tokenizer, length=_LENGTH)
+        mask_id = tokenizer.mask_token_id
+        for step in _train(model, training, mask_id, max(steps), seed):
             if step not in steps:
                 continue
-            loss = _held_out_loss(model, checking)
+            loss = _held_out_loss(model, checking, mask_id)
             folder = directory / f"checkpoint-{step}"
             _save(model, tokenizer, folder)
             kept.append(TrainedStep(step, loss, folder))
@@ -90,7 +100,9 @@ def train_tiny(
     return kept
 
 
-def _train(model: GPTNeoXForCausalLM, training: Tensor, last: int, seed: int) -> Iterator[int]:
+def _train(
+    model: PreTrainedModel, training: Tensor, mask_id: int | None, last: int, seed: int
+) -> Iterator[int]:
     """Yield the number of updates made, before the first and after each."""
     generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=_RATE, betas=(0.9, 0.95))
@@ -101,9 +113,9 @@ def _train(model: GPTNeoXForCausalLM, training: Tensor, last: int, seed: int) ->
             group["lr"] = _rate(step, last)
         starts = torch.randint(len(training) - _LENGTH, (_BATCH,), generator=generator)
         batch = torch.stack([training[start : start + _LENGTH] for start in starts.tolist()])
-        loss = model(input_ids=batch, labels=batch, use_cache=False).loss
+        loss = training_loss(model, batch, mask_id, generator)
         optimizer.zero_grad()
-        loss.backward()
+        torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         yield step
@@ -115,20 +127,24 @@ def _rate(step: int, last: int) -> float:
 
 
 @torch.inference_mode()
-def _held_out_loss(model: GPTNeoXForCausalLM, checking: Tensor) -> float:
+def _held_out_loss(model: PreTrainedModel, checking: Tensor, mask_id: int | None) -> float:
     model.eval()
     count = min(len(checking) // _LENGTH, _HELD_OUT_SEQUENCES)
     batch = checking[: count * _LENGTH].reshape(count, _LENGTH)
-    return float(model(input_ids=batch, labels=batch, use_cache=False).loss)
+    # The same tokens are hidden at every step, so that steps can be compared.
+    generator = torch.Generator().manual_seed(_HELD_OUT_SEED)
+    return float(training_loss(model, batch, mask_id, generator))
 
 
-def _train_tokenizer(text: str) -> PreTrainedTokenizerFast:
+def _train_tokenizer(text: str, family: Family, *, of_bytes: bool) -> PreTrainedTokenizerFast:
+    special = [_END_OF_TEXT, _MASK] if family == "bert" else [_END_OF_TEXT]
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=_VOCABULARY,
-        special_tokens=[_END_OF_TEXT],
+        # With room for the bytes alone, no pair of them is ever merged.
+        vocab_size=_BYTES + len(special) if of_bytes else _VOCABULARY,
+        special_tokens=special,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
@@ -137,6 +153,7 @@ def _train_tokenizer(text: str) -> PreTrainedTokenizerFast:
         tokenizer_object=tokenizer,
         bos_token=_END_OF_TEXT,
         eos_token=_END_OF_TEXT,
+        mask_token=_MASK if _MASK in special else None,
         model_max_length=_LENGTH,
     )
 
@@ -150,22 +167,7 @@ def _ids(tokenizer: PreTrainedTokenizerFast, text: str) -> Tensor:
     return ids
 
 
-def _config(tokenizer: PreTrainedTokenizerFast) -> GPTNeoXConfig:
-    return GPTNeoXConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=128,
-        num_hidden_layers=6,
-        num_attention_heads=4,
-        intermediate_size=512,
-        max_position_embeddings=_LENGTH,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        attention_dropout=0.0,
-        hidden_dropout=0.0,
-    )
-
-
-def _save(model: GPTNeoXForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
+def _save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
     unfinished = folder.with_name(f"unfinished-{folder.name}")
     for old in (unfinished, folder):
         shutil.rmtree(old, ignore_errors=True)

@@ -15,6 +15,7 @@ from flows.capture.errors import CheckpointError
 from flows.capture.media_structure import Shapes, find_media_stacks
 from flows.capture.quiet import first_line, quiet
 from flows.capture.structure import Stack
+from flows.capture.untrained_block import draw_common_bias
 
 _BYTES_A_ROUND: Final = 1 << 24
 
@@ -45,6 +46,8 @@ def draw_model(
                 if head
                 else AutoModel.from_config(config, **options)
             )
+            if checkpoint.random.block is not None:
+                draw_common_bias(model, checkpoint.random.block.common_bias)
         except Exception as error:
             raise CheckpointError(
                 f"no model can be built from the config of {checkpoint.source}: {first_line(error)}"

@@ -19,6 +19,7 @@ from flows.capture.media_structure import Shapes, find_media_stacks
 from flows.capture.quiet import first_line, quiet
 from flows.capture.structure import Stack, find_stacks
 from flows.capture.untrained import draw_model
+from flows.capture.untrained_block import set_up_block
 
 _UNUSED_WEIGHTS: Final = "pooler"
 """Part of encoders that stands beside the residual stream and is often not saved."""
@@ -100,6 +101,8 @@ def load_model(
     stacks = (
         find_stacks(model, blocks) if shown is None else find_media_stacks(model, shown, blocks)
     )
+    if checkpoint.random is not None and checkpoint.random.block is not None:
+        set_up_block(model, stacks, checkpoint.random.block, checkpoint.random.seed)
     return LoadedModel(
         model=model,
         stacks=stacks,

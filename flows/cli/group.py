@@ -10,6 +10,7 @@ import click
 
 from flows.cli.collect import gc
 from flows.cli.corpora import corpus
+from flows.cli.diff import diff
 from flows.cli.exchange import export, import_
 from flows.cli.held import ls
 from flows.cli.history import history, tag
@@ -108,6 +109,7 @@ for _command in (
     show,
     plot,
     report,
+    diff,
     study,
     train_tiny,
     verify,

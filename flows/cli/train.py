@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from flows.cli.options import NumberList, examples, json_option
 from flows.console import print_json
+
+if TYPE_CHECKING:
+    from flows.capture.tiny_models import Family
 
 _FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 _HELD_OUT = 10
@@ -19,11 +23,20 @@ _HELD_OUT = 10
     short_help="Train a small model, for its checkpoints.",
     epilog=examples(
         "actlas train-tiny runs/tiny",
-        "actlas train-tiny runs/seed1 --text plays.txt --seed 1 --steps 0,1,2,4,8,16,32,64",
+        "actlas train-tiny runs/bert --family bert",
+        "actlas train-tiny runs/mine-seed1 --text plays.txt --seed 1 --steps 0,1,2,4,8,16,32,64",
     ),
 )
 @click.argument("directory", type=click.Path(file_okay=False, writable=True, path_type=Path))
 @click.option("--text", type=_FILE, help="A UTF-8 text to learn.  [default: the plays of the demo]")
+@click.option(
+    "--family",
+    type=click.Choice(["neox", "bert"]),
+    default="neox",
+    show_default=True,
+    help="A decoder that predicts the next token, or an encoder that fills in hidden ones.",
+)
+@click.option("--bytes", "of_bytes", is_flag=True, help="Let it read bytes, not pieces of words.")
 @click.option(
     "--steps",
     type=NumberList(),
@@ -35,11 +48,18 @@ _HELD_OUT = 10
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of weights and batches.")
 @json_option
 def train_tiny(
-    directory: Path, text: Path | None, steps: tuple[int, ...] | None, seed: int, as_json: bool
+    directory: Path,
+    text: Path | None,
+    family: Family,
+    of_bytes: bool,
+    steps: tuple[int, ...] | None,
+    seed: int,
+    as_json: bool,
 ) -> None:
-    """Train a GPT-NeoX of 6 blocks of 128 into DIRECTORY, a few minutes of CPU.
+    """Train a GPT-NeoX or a BERT of 6 blocks of 128 into DIRECTORY, a few minutes of CPU.
 
     Each kept step becomes a folder checkpoint-N with its tokenizer, which `actlas ingest` takes.
+    Runs whose folders end in -seedN are taken for one run with several seeds by the studies.
     """
     if steps is None:
         raise click.UsageError("--steps takes numbers: training has to end somewhere.")
@@ -50,6 +70,8 @@ def train_tiny(
         learnt,
         directory,
         held_out=held_out,
+        family=family,
+        of_bytes=of_bytes,
         steps=steps,
         seed=seed,
         progress=lambda step, loss: click.echo(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from flows.studies.block import UNTRAINED_BLOCK
+from flows.studies.characters import CHARACTERS
 from flows.studies.depth import ANISOTROPY_TEXT, DRIFT, ENCODER_DECODER
+from flows.studies.heads import QUERIES_KEYS, SHARPNESS
 from flows.studies.study import Study
 from flows.studies.training import INTRINSIC_DIMENSION, SHAPE_OF_LEARNING, TRAINING_DYNAMICS
 
@@ -15,8 +18,12 @@ STUDIES: Final[dict[str, Study]] = {
         TRAINING_DYNAMICS,
         INTRINSIC_DIMENSION,
         ANISOTROPY_TEXT,
+        CHARACTERS,
         DRIFT,
         ENCODER_DECODER,
+        UNTRAINED_BLOCK,
+        SHARPNESS,
+        QUERIES_KEYS,
     )
 }
 """All studies by the name that is typed."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from flows.studies.panels import draw_against, draw_metrics
+from flows.studies.grids import draw_against, draw_metrics
 from flows.studies.sentences import tell_populations, tell_shapes, tell_threshold
 from flows.studies.study import Measured, Study
 

@@ -1,4 +1,4 @@
-"""Grids of panels: metrics beside each other, populations against each other, one against one."""
+"""Panels beside and below each other, with one legend and one title for all of them."""
 
 from __future__ import annotations
 
@@ -8,136 +8,69 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import xarray as xr
 
 from analysis.curves import Abscissa, Curve
 from analysis.drawing import draw_curve, label_axes, line_styles, new_figure
-from flows.studies.study import Measured, Study
-from store.schema import MODEL, POPULATION
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_COLUMNS: Final = 3
+COLUMNS: Final = 3
 _CHARACTERS_A_COLUMN: Final = 62
+_CHARACTERS_OF_A_LABEL: Final = 40
 _MOST_WITH_MEMBERS: Final = 2
-_CENTRED: Final = frozenset(
-    {"svd_anisotropy", "participation_ratio", "effective_rank", "stable_rank"}
-)
-_UNCENTRED: Final = frozenset({"average_cosine", "svd_anisotropy_uncentred", "rankme"})
+_LEGEND_CHARACTERS_A_COLUMN: Final = 60
+_LEGEND_COLUMNS: Final = 5
 
 
 @dataclass(frozen=True)
-class _Panel:
-    metric: str
-    x: Abscissa
-    curves: list[Curve]
+class Sweep:
+    """A setting that runs along a panel.
+
+    Attributes:
+        label: What it is.
+        values: Its values in ascending order, spaced by their logarithm, 0 first if it is there.
+    """
+
+    label: str
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes.
+
+    Attributes:
+        label: What runs up.
+        x: What runs along.
+        curves: What is drawn.
+        heading: What stands above it, to the left.
+        logarithmic: Whether what runs up is spaced by its logarithm.
+        level: Value at which a thin line lies across, None for none.
+    """
+
+    label: str
+    x: Abscissa | Sweep
+    curves: Sequence[Curve]
     heading: str = ""
+    logarithmic: bool = False
+    level: float | None = None
 
 
-def draw_metrics(
-    study: Study,
-    measured: Measured,
-    metrics: Sequence[str],
-    *,
-    x: Abscissa,
-    models: Sequence[str] | None = None,
-) -> Figure:
-    """Draw a panel for each metric, with a curve for each model.
+def draw_panels(title: Sequence[str], panels: Sequence[Panel], columns: int = COLUMNS) -> Figure:
+    """Draw panels with one legend; a label looks the same in every panel.
 
     Args:
-        study: Whose figure it is.
-        measured: The results.
-        metrics: Names of metrics.
-        x: What runs along the panels: depth at the last step, or steps with the mean over blocks.
-        models: Models to show, by default all.
+        title: Parts of the title; what is drawn thin and as a band is added to them.
+        panels: The panels, row by row.
+        columns: Panels in a row at most.
 
     Raises:
         AnalysisError: If matplotlib is not installed.
     """
-    shown = measured.models if models is None else models
-    panels = []
-    for metric in metrics:
-        rows = measured.shown_population(metric, study.population)
-        found = [measured.curve(model, metric, x, rows) for model in shown]
-        drawn = [curve for curve in found if curve is not None]
-        heading = "" if rows == study.population else f"rows: {rows}"
-        panels.append(_Panel(metric, x, drawn, heading))
-    notes = [f"rows: {study.population}", _rows(measured, study.population, shown)]
-    return _draw_panels(study, measured, panels, notes, _COLUMNS)
-
-
-def draw_controls(study: Study, measured: Measured, *, x: Abscissa) -> Figure:
-    """Draw the grid of controls: a row for each model, a column a metric, a curve a population.
-
-    Raises:
-        AnalysisError: If matplotlib is not installed.
-    """
-    metrics = list(study.metrics[:_COLUMNS])
-    populations = measured.populations
-    panels = []
-    for model in measured.runs if x == "step" else measured.models:
-        for metric in metrics:
-            found = [
-                Curve(population, curve.x, curve.y, curve.stderr, {})
-                for population in populations
-                if (curve := measured.curve(model, metric, x, population)) is not None
-            ]
-            panels.append(_Panel(metric, x, found, f"{model} ({measured.kind(model)})"))
-    notes = ["controls: choices of rows", *(f"{p}: {_rows(measured, p)}" for p in populations)]
-    return _draw_panels(study, measured, panels, notes, len(metrics))
-
-
-def draw_against(study: Study, measured: Measured, *, x: str, y: str) -> Figure:
-    """Draw one metric against another, a point for each layer of each model.
-
-    Raises:
-        AnalysisError: If matplotlib is not installed.
-    """
-    figure = new_figure(1)
-    axes = figure.subplots()
-    styles = line_styles(measured.models, ordered=False)
-    for model in measured.models:
-        style = styles[model]
-        across = measured.curve(model, x, "layer", study.population)
-        up = measured.curve(model, y, "layer", study.population)
-        if across is None or up is None:
-            continue
-        axes.errorbar(
-            across.y,
-            up.y,
-            xerr=across.stderr,
-            yerr=up.stderr,
-            label=model,
-            color=style.colour,
-            marker=style.marker,
-            markersize=5,
-            linestyle="none",
-            elinewidth=0.8,
-        )
-    axes.set_xlabel(_long_name(measured, x))
-    axes.set_ylabel(_long_name(measured, y))
-    axes.grid(visible=True, linewidth=0.4, alpha=0.5)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize="small")
-    notes = [
-        f"rows: {study.population}",
-        _rows(measured, study.population),
-        "one point a layer, last step",
-        "bars: ± standard error",
-    ]
-    _add_title(figure, [study.title, *notes], 1)
-    return figure
-
-
-def _draw_panels(
-    study: Study,
-    measured: Measured,
-    panels: Sequence[_Panel],
-    notes: Sequence[str],
-    columns: int,
-) -> Figure:
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
     figure = new_figure(columns, rows)
@@ -148,58 +81,84 @@ def _draw_panels(
         few = len(panel.curves) <= _MOST_WITH_MEMBERS
         for curve in panel.curves:
             draw_curve(axes, curve, styles[curve.label], members=few)
-        if panel.curves:
-            label_axes(axes, measured.results[panel.metric], panel.x, panel.curves)
-        axes.set_ylabel(textwrap.fill(_long_name(measured, panel.metric), 40))
-        axes.set_title(panel.heading, fontsize="small", loc="left")
+        _finish(axes, panel)
     for axes in grid[len(panels) :]:
         axes.set_axis_off()
-    _add_legend(figure, list(grid))
-    _add_title(figure, [study.title, measured.corpus, *notes, *_means_and_bands(panels)], columns)
+    add_legend(figure, list(grid), columns)
+    add_title(figure, [*title, *_means_and_bands(panels)], columns)
     return figure
 
 
-def _means_and_bands(panels: Sequence[_Panel]) -> list[str]:
+def _finish(axes: Axes, panel: Panel) -> None:
+    """Label the axes of a panel, and space its ticks."""
+    if isinstance(panel.x, Sweep):
+        axes.set_xlabel(panel.x.label)
+        _space_sweep(axes, panel.x.values)
+        tidy(axes)
+    elif panel.curves:
+        label_axes(axes, xr.DataArray(name="value"), panel.x, panel.curves)
+    axes.set_ylabel(textwrap.fill(panel.label, _CHARACTERS_OF_A_LABEL))
+    axes.set_title(panel.heading, fontsize="small", loc="left")
+    if panel.logarithmic:
+        axes.set_yscale("log")
+    if panel.level is not None:
+        axes.axhline(panel.level, color="black", linewidth=0.7, linestyle=(0, (1, 3)), zorder=0)
+
+
+def _space_sweep(axes: Axes, values: Sequence[float]) -> None:
+    positive = [value for value in values if value > 0]
+    if len(positive) < len(values):
+        axes.set_xscale("symlog", linthresh=positive[0], linscale=0.5, base=2)
+        axes.set_xlim(-0.08 * positive[0], positive[-1] * 1.15)
+    else:
+        axes.set_xscale("log", base=2)
+    axes.set_xticks(values, [f"{value:g}" for value in values], fontsize="small")
+    axes.minorticks_off()
+
+
+def tidy(axes: Axes) -> None:
+    """Draw a light grid, and no frame above and to the right."""
+    axes.grid(visible=True, linewidth=0.4, alpha=0.5)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _means_and_bands(panels: Sequence[Panel]) -> list[str]:
     notes = []
     everything = [curve for panel in panels for curve in panel.curves]
     if any(curve.members for curve in everything):
-        thin = any(len(panel.curves) <= _MOST_WITH_MEMBERS for panel in panels)
-        notes.append("mean over blocks" + (" (thin: each block)" if thin else ""))
-    elif panels[0].x != "step":
+        thin = any(
+            len(panel.curves) <= _MOST_WITH_MEMBERS and curve.members
+            for panel in panels
+            for curve in panel.curves
+        )
+        notes.append("mean over blocks" + (" (thin: each)" if thin else ""))
+    elif panels[0].x in ("layer", "relative_depth"):
         notes.append("last step")
     if any(np.isfinite(curve.stderr).any() for curve in everything):
         notes.append("band: ± standard error")
     return notes
 
 
-def _rows(measured: Measured, population: str, models: Sequence[str] | None = None) -> str:
-    """Say how many rows a layer has, from the fewest to the most."""
-    shown = measured.models if models is None else list(models)
-    n = measured.results["n"].sel({POPULATION: population, MODEL: shown})
-    least, most = int(n.min()), int(n.max())
-    return f"n = {least:,}" if least == most else f"n = {least:,} to {most:,}"
-
-
-def _long_name(measured: Measured, metric: str) -> str:
-    attrs = measured.results[metric].attrs
-    name = str(attrs.get("long_name", metric.replace("_", " ")))
-    if attrs.get("units", "1") not in ("", "1"):
-        name += f" [{attrs['units']}]"
-    if metric in _CENTRED:
-        return f"{name} (centred)"
-    return f"{name} (not centred)" if metric in _UNCENTRED and "centred" not in name else name
-
-
-def _add_legend(figure: Figure, panels: Sequence[Axes]) -> None:
+def add_legend(figure: Figure, panels: Sequence[Axes], columns: int) -> None:
+    """Draw one legend below all panels, each label once."""
     entries: dict[str, Artist] = {}
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
+    longest = max(map(len, entries), default=1)
+    fitting = _LEGEND_CHARACTERS_A_COLUMN * columns // (longest + 8)
     figure.legend(
-        list(entries.values()), list(entries), loc="outside lower center", ncols=4, fontsize="small"
+        list(entries.values()),
+        list(entries),
+        loc="outside lower center",
+        ncols=max(1, min(fitting, _LEGEND_COLUMNS)),
+        fontsize="small",
+        handlelength=3.5,
+        frameon=False,
     )
 
 
-def _add_title(figure: Figure, parts: Sequence[str], columns: int) -> None:
+def add_title(figure: Figure, parts: Sequence[str], columns: int) -> None:
+    """Write the title over all panels, wrapped to their width."""
     text = " · ".join(filter(None, parts))
     figure.suptitle(textwrap.fill(text, _CHARACTERS_A_COLUMN * columns), fontsize="medium")

@@ -5,11 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from flows.capture.random_sources import BLOCK_PREFIX, BlockSettings, block_name
 from flows.demo.stages import DECODER, ENCODER
 from flows.demo.trajectory import MODEL as TINY
 from flows.demo.trajectory import STEPS as TINY_STEPS
 
-Need: TypeAlias = Literal["encoder", "decoder", "both", "trajectory"]
+Need: TypeAlias = Literal[
+    "encoder", "decoder", "both", "trajectory", "block", "words", "characters"
+]
+Modality: TypeAlias = Literal["text", "ids"]
+
+
+@dataclass(frozen=True)
+class TinyRun:
+    """A training run that is made on the spot.
+
+    Attributes:
+        family: ``neox`` or ``bert``.
+        seed: Seed of weights and batches.
+        of_bytes: Whether it reads bytes rather than pieces of words.
+    """
+
+    family: Literal["neox", "bert"]
+    seed: int = 0
+    of_bytes: bool = False
 
 
 @dataclass(frozen=True)
@@ -18,17 +37,57 @@ class ModelSource:
 
     Attributes:
         name: Name of the model in the store.
-        need: What it is looked at for: an encoder, a decoder, a model with one stack of each, or
-            a training run.
+        need: What it is looked at for: an encoder, a decoder, a model with one stack of each, a
+            training run, a single untrained block, or a reader of words or of characters.
         sources: What `actlas ingest` takes, one a checkpoint or one for all; empty for the models
-            of the demo, which lie in packages or are trained on the spot.
-        steps: Training steps.
+            of the demo, which lie in packages, and for what is trained on the spot.
+        steps: Training steps; of a block, its seeds.
+        modality: What kind of corpus it reads.
+        run: How it is trained on the spot, None if it is not.
     """
 
     name: str
     need: Need
     sources: tuple[str, ...] = ()
     steps: tuple[int, ...] = (0,)
+    modality: Modality = "text"
+    run: TinyRun | None = None
+
+
+BLOCK_SEEDS: Final = (0, 1, 2)
+BLOCK_VOCABULARY: Final = 2048
+"""Embeddings that are drawn, instead of tens of thousands: rows as random, and faster made."""
+
+_BIASES: Final = (0, 0.25, 0.5, 1, 2, 4, 8, 16, 24, 32, 64)
+_SCALES: Final = (4, 8, 16, 32)
+_SCALED_BIASES: Final = (1, 4)
+_BIAS_DEVIATION: Final = 0.1
+
+
+def block_sweep(config: str) -> tuple[ModelSource, ...]:
+    """Return the single blocks of a config over which its settings are swept.
+
+    The common bias is swept with the weights as drawn, and again a few of them with queries and
+    keys scaled, or with biases drawn.
+
+    Args:
+        config: Model type of `transformers`, or a folder with a config.
+    """
+    settings = [BlockSettings(common_bias=bias) for bias in _BIASES]
+    for bias in _SCALED_BIASES:
+        settings += [BlockSettings(bias, query_key_scale=scale) for scale in _SCALES]
+        settings.append(BlockSettings(bias, bias_std=_BIAS_DEVIATION))
+    return tuple(_block(config, each) for each in settings)
+
+
+def _block(config: str, settings: BlockSettings) -> ModelSource:
+    listed = ",".join(f"{key}={value:g}" for key, value in settings.attributes().items())
+    sources = tuple(
+        f"{BLOCK_PREFIX}{config}:{listed},vocab_size={BLOCK_VOCABULARY}@{seed}"
+        for seed in BLOCK_SEEDS
+    )
+    name = block_name(config.rstrip("/").rpartition("/")[2], settings)
+    return ModelSource(name, "block", sources, BLOCK_SEEDS, "ids")
 
 
 def _pretrained(repository: str, need: Need) -> ModelSource:
@@ -47,15 +106,41 @@ def _repositories(name: str, of_steps: dict[int, str]) -> ModelSource:
     return ModelSource(name, "trajectory", names, tuple(of_steps))
 
 
+def _tiny(run: TinyRun) -> ModelSource:
+    return ModelSource(_tiny_name(run), "trajectory", steps=TINY_STEPS, run=run)
+
+
+def _tiny_at_its_end(run: TinyRun) -> ModelSource:
+    need: Need = "characters" if run.of_bytes else "words"
+    return ModelSource(_tiny_name(run), need, steps=TINY_STEPS[-1:], run=run)
+
+
+def _tiny_name(run: TinyRun) -> str:
+    name = TINY if run.family == "neox" else "tiny-bert"
+    name += "-bytes" if run.of_bytes else ""
+    return f"{name}-seed{run.seed}" if run.seed else name
+
+
+_FAMILIES: Final[tuple[Literal["neox", "bert"], ...]] = ("neox", "bert")
+
 OFFLINE: Final = (
     ModelSource(ENCODER, "encoder"),
     ModelSource(DECODER, "decoder"),
-    ModelSource(TINY, "trajectory", steps=TINY_STEPS),
+    ModelSource("untrained-t5", "both"),
+    *(_tiny(TinyRun("neox", seed)) for seed in range(3)),
+    *(_tiny(TinyRun("bert", seed)) for seed in range(2)),
+    *(
+        _tiny_at_its_end(TinyRun(family, of_bytes=of_bytes))
+        for family in _FAMILIES
+        for of_bytes in (False, True)
+    ),
+    *block_sweep("bert"),
 )
 
 _PYTHIA_STEPS: Final = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000, 2000, 4000, 8000, 16000)
 _PYTHIA_LATE_STEPS: Final = (32000, 64000, 128000, 143000)
 _BLOOM_STEPS: Final = (1000, 10000, 100000, 200000, 300000, 400000, 500000, 600000)
+_MULTIBERT_STEPS: Final = (0, 20, 40, 60, 80, 100, 200, 400, 600, 1000, 1400, 2000)
 
 PAPER: Final = (
     _pretrained("google-bert/bert-base-uncased", "encoder"),
@@ -80,13 +165,22 @@ PAPER: Final = (
             1_431_000: "TinyLlama/TinyLlama-1.1B-intermediate-step-1431k-3T",
         },
     ),
-    _repositories(
-        "multiberts-seed_0",
-        {
-            1000 * step: f"google/multiberts-seed_0-step_{step}k"
-            for step in (0, 20, 40, 60, 80, 100, 200, 400, 600, 1000, 1400, 2000)
-        },
+    *(
+        _repositories(
+            f"multiberts-seed_{seed}",
+            {
+                1000 * step: f"google/multiberts-seed_{seed}-step_{step}k"
+                for step in _MULTIBERT_STEPS
+            },
+        )
+        for seed in range(3)
     ),
+    _pretrained("google-bert/bert-base-multilingual-cased", "words"),
+    _pretrained("google/mt5-small", "words"),
+    _pretrained("google/canine-c", "characters"),
+    _pretrained("google/canine-s", "characters"),
+    _pretrained("google/byt5-small", "characters"),
+    *block_sweep("bert"),
 )
 
 MODEL_SETS: Final = {"offline": OFFLINE, "paper": PAPER}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from flows.studies.panels import draw_metrics
+from flows.studies.grids import draw_metrics
 from flows.studies.sentences import tell_shapes
 from flows.studies.shape import WORDS, Kind, shape_of
 from flows.studies.study import Measured, Study

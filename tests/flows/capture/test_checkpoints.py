@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from flows.capture import find_checkpoints, fingerprint
-from flows.capture.checkpoints import Checkpoint, RandomWeights
+from flows.capture.checkpoints import Checkpoint
 from flows.capture.errors import CheckpointError
+from flows.capture.random_sources import BlockSettings, RandomWeights
 
 
 def only(source: object) -> Checkpoint:
@@ -130,3 +131,17 @@ def test_finding_needs_no_torch() -> None:
         "sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_block_is_told_by_its_settings_and_its_seed() -> None:
+    found = only("block:bert:common_bias=0.5,hidden_size=64,query_key_scale=2@3")
+    overrides = (("hidden_size", 64), ("num_hidden_layers", 1))
+    settings = BlockSettings(common_bias=0.5, query_key_scale=2)
+    assert found.random == RandomWeights("bert", overrides, 3, settings)
+    assert (found.model, found.step) == ("block-bert-common_bias=0.5-query_key_scale=2", 3)
+
+
+@pytest.mark.parametrize("setting", ["common_bias=-1", "common_bias=wide", "bias_std=true"])
+def test_settings_of_a_block_are_numbers(setting: str) -> None:
+    with pytest.raises(CheckpointError, match="expected a number from 0"):
+        find_checkpoints(f"block:bert:{setting}")

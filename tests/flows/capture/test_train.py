@@ -53,3 +53,19 @@ def test_too_short_a_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="expected at least one"):
         train_tiny(TEXT, tmp_path, held_out=HELD_OUT, steps=())
     assert not any(tmp_path.iterdir())
+
+
+def test_an_encoder_learns_to_fill_in_what_is_hidden(tmp_path: Path) -> None:
+    kept = train_tiny(TEXT, tmp_path, held_out=HELD_OUT, family="bert", steps=(0, 6))
+    assert kept[0].loss == pytest.approx(6.93, abs=0.3)
+    assert kept[0].loss > kept[1].loss
+    assert load_tokenizer(find_checkpoints(str(tmp_path))[0]).mask_token_id == 1
+
+
+def test_a_model_of_bytes_has_a_token_for_each(tmp_path: Path) -> None:
+    kept = train_tiny(TEXT, tmp_path, held_out=HELD_OUT, of_bytes=True, steps=(0,))
+    tokenizer = load_tokenizer(find_checkpoints(str(tmp_path))[0])
+    # 256 bytes and the end of a text: log 257 = 5.55 nats, about equally likely.
+    assert len(tokenizer) == 257
+    assert len(tokenizer("naïve")["input_ids"]) == len("naïve".encode())
+    assert kept[0].loss == pytest.approx(5.55, abs=0.2)

@@ -51,7 +51,7 @@ def test_a_study_runs_what_is_missing_and_then_finds_it(
         assert float(row["value"]) == pytest.approx(float(values), rel=1e-9)
     account = (first / "account.md").read_text()
     assert "tiny (decoder), rows all: svd_anisotropy over depth is" in account
-    assert "steps 0, 5, 10; rows of a layer: all" in account
+    assert "steps 0, 5, 10; rows of a layer over cats: all" in account
 
     second = tmp_path / "second"
     again = study(
@@ -84,4 +84,4 @@ def test_each_set_has_what_every_study_needs(models: tuple) -> None:
     for asked in STUDIES.values():
         assert needs & asked.needs
     assert all(source.steps == tuple(sorted(set(source.steps))) for source in models)
-    assert len({source.name for source in models}) == len(models)
+    assert len({(source.name, source.need) for source in models}) == len(models)

@@ -1,0 +1,191 @@
+"""Results of two moments or two stores side by side: what has changed, and beyond its error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import xarray as xr
+
+from analysis.errors import UnknownPopulationError
+from analysis.metrics import METRICS
+from analysis.metrics.metric import STDERR
+from flows.results import Selection, open_results
+from store.errors import StoreError, StoreNotFoundError, UnknownNameError
+from store.history import find_snapshot, history, tags
+from store.repository import Repository
+from store.schema import LAYER, MODEL, POPULATION, STEP
+
+MARGIN: Final = 2.0
+"""Standard errors of a difference that it has to exceed to count."""
+
+_DIMS: Final = (MODEL, STEP, LAYER)
+
+Record = Mapping[str, str | int | float]
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two sides of a comparison.
+
+    Attributes:
+        name: What the user called it.
+        store: The store.
+        snapshot: Id of the snapshot.
+    """
+
+    name: str
+    store: str
+    snapshot: str
+
+
+def find_side(name: str, store: str) -> Side:
+    """Find what a name means: a tag or snapshot of the store, else another store.
+
+    Args:
+        name: A tag, the id of a snapshot, ``now`` for the newest one, or where a store is, with
+            ``@TAG`` after it for one of its tags.
+        store: The store whose tags and snapshots are meant.
+
+    Raises:
+        UnknownNameError: If it is none of these.
+    """
+    known: dict[str, str] = {}
+    try:
+        repository = Repository.open(store, read_only=True)
+        known = {one.id: one.id for one in history(repository)} | tags(repository)
+        known["now"] = repository.snapshot_id()
+    except StoreNotFoundError:
+        pass
+    if name in known:
+        return Side(name, store, known[name])
+    for uri, tag in ((name, None), name.rsplit("@", 1) if "@" in name else (None, None)):
+        try:
+            other = Repository.open(uri, read_only=True) if uri else None
+        except StoreError:
+            continue
+        if other is not None:
+            return Side(name, other.uri, find_snapshot(other, tag=tag))
+    raise UnknownNameError("tag, snapshot or store", name, known, store)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A model of one side and the model of the other that it is compared with.
+
+    Attributes:
+        before: Its name before.
+        after: Its name after.
+    """
+
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        return self.before if self.before == self.after else f"{self.before} → {self.after}"
+
+
+def compare_results(
+    before: Side,
+    after: Side,
+    metric: str,
+    *,
+    corpus: str | None = None,
+    pairs: Sequence[Pair] | None = None,
+    population: str = "content",
+) -> dict[str, xr.Dataset]:
+    """Compare the results of a metric before and after, wherever both have them.
+
+    Args:
+        before: One side.
+        after: The other.
+        metric: Name of a metric of one number a layer.
+        corpus: Only this corpus.
+        pairs: Which models are compared; by default those of one name.
+        population: Rows that the values are about.
+
+    Returns:
+        For each corpus of both: ``before``, ``after``, ``difference`` (after − before) and
+        ``stderr``, the standard error of the difference with both errors taken as independent
+        (model, step, layer); a model is called like its pair.
+
+    Raises:
+        UnknownMetricError: If there is no such metric.
+        UnknownPopulationError: If the results have no such population.
+        StoreError: If one side has no results, or the two have nothing in common.
+    """
+    sides = []
+    for side, which in ((before, "before"), (after, "after")):
+        models = None if pairs is None else [getattr(pair, which) for pair in pairs]
+        sides.append(
+            open_results(side.store, metric, Selection(corpus, models, snapshot=side.snapshot))
+        )
+    found = {}
+    for name in sides[0]:
+        if name not in sides[1]:
+            continue
+        tables = [_values(side[name], metric, population) for side in sides]
+        common = [str(model) for model in tables[0][MODEL].values]
+        own = pairs or [Pair(model, model) for model in common if model in tables[1][MODEL]]
+        compared = _difference(tables[0], tables[1], own)
+        if compared.sizes[MODEL] and np.isfinite(compared["difference"]).any():
+            found[name] = compared.assign_attrs(long_name=METRICS[metric].long_name)
+    if not found:
+        raise StoreError(
+            f"{before.name} and {after.name} have no value of {metric} for {population!r} in"
+            " common: expected the same corpus, model, step and layer on both sides, or --pair"
+        )
+    return found
+
+
+def _values(results: xr.Dataset, metric: str, population: str) -> xr.Dataset:
+    known = [str(name) for name in results[POPULATION].values]
+    if population not in known:
+        raise UnknownPopulationError(population, known)
+    chosen = results.sel({POPULATION: population}, drop=True)
+    if set(chosen[metric].dims) != set(_DIMS):
+        raise StoreError(f"{metric} is no single number a layer: choose another metric")
+    values = chosen[metric].transpose(*_DIMS)
+    errors = chosen.get(metric + STDERR, xr.full_like(values, np.nan)).transpose(*_DIMS)
+    return xr.Dataset({"value": values, "stderr": errors}).load()
+
+
+def _difference(before: xr.Dataset, after: xr.Dataset, pairs: Sequence[Pair]) -> xr.Dataset:
+    parts = []
+    for pair in pairs:
+        own = [
+            side.sel({MODEL: [name]}).assign_coords({MODEL: [str(pair)]})
+            for side, name in ((before, pair.before), (after, pair.after))
+        ]
+        one, other = xr.align(*own, join="inner")
+        parts.append(
+            xr.Dataset(
+                {
+                    "before": one["value"],
+                    "after": other["value"],
+                    "difference": other["value"] - one["value"],
+                    "stderr": np.hypot(one["stderr"], other["stderr"]),
+                }
+            )
+        )
+    return xr.concat(parts, MODEL, join="outer") if parts else xr.Dataset(coords={MODEL: []})
+
+
+def difference_records(metric: str, compared: Mapping[str, xr.Dataset]) -> list[Record]:
+    """Return a row for each place that both sides have: values, difference, error, verdict.
+
+    ``beyond_error`` is whether the difference exceeds two of its standard errors; unknown errors
+    count as none.
+    """
+    records: list[Record] = []
+    for corpus, found in compared.items():
+        frame = found.to_dataframe(dim_order=list(_DIMS)).dropna(subset="difference")
+        for row in frame.reset_index().to_dict("records"):
+            error = float(np.nan_to_num(row["stderr"]))
+            record = {"corpus": corpus, **{dim: row[dim] for dim in _DIMS}, "metric": metric}
+            record |= {name: row[name] for name in ("before", "after", "difference", "stderr")}
+            record["beyond_error"] = "yes" if abs(row["difference"]) > MARGIN * error else "no"
+            records.append(record)
+    return records

@@ -1,0 +1,123 @@
+"""``actlas diff``: before and after, in one store or two."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from flows.cli.options import examples, json_option, store_option
+from flows.console import print_json, print_table
+
+if TYPE_CHECKING:
+    from flows.before_after import Pair, Record
+
+_FIGURES = (".png", ".pdf", ".svg")
+
+
+@click.command(
+    short_help="Compare results before and after.",
+    epilog=examples(
+        "actlas diff paper-v1 now",
+        "actlas diff before-tuning now average_cosine two_nn -o change.csv -o change.png",
+        "actlas diff /data/their-store ./activations --pair bert=my-bert",
+    ),
+)
+@click.argument("before")
+@click.argument("after")
+@click.argument("metrics", nargs=-1, metavar="[METRIC…]")
+@click.option("--corpus", metavar="NAME", help="Only this corpus.")
+@click.option(
+    "--pair",
+    "pairs",
+    multiple=True,
+    metavar="BEFORE=AFTER",
+    help="Compare two models of different names.  [default: those of one name]",
+)
+@click.option(
+    "--population", default="content", show_default=True, help="Rows that the values are about."
+)
+@click.option(
+    "-o",
+    "--output",
+    "outputs",
+    multiple=True,
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    metavar="FILE",
+    help="Write a table (.csv) or a figure (.png, .pdf, .svg); may be given twice.",
+)
+@store_option
+@json_option
+def diff(
+    before: str,
+    after: str,
+    metrics: tuple[str, ...],
+    corpus: str | None,
+    pairs: tuple[str, ...],
+    population: str,
+    outputs: tuple[Path, ...],
+    store: str,
+    as_json: bool,
+) -> None:
+    """Compare results BEFORE and AFTER: differences, their errors, and which exceed two of them.
+
+    Each is a tag or a snapshot of the store, `now`, or where another store is, with @TAG after it
+    for one of its tags. METRIC is average_cosine and svd_anisotropy unless named.
+    """
+    _check_outputs(outputs)
+    from flows.before_after import compare_results, difference_records, find_side
+    from flows.difference_figure import draw_differences, write_differences
+
+    sides = find_side(before, store), find_side(after, store)
+    chosen = metrics or ("average_cosine", "svd_anisotropy")
+    compared = {
+        metric: compare_results(
+            *sides, metric, corpus=corpus, pairs=_pairs(pairs), population=population
+        )
+        for metric in chosen
+    }
+    records = [
+        record for metric in chosen for record in difference_records(metric, compared[metric])
+    ]
+    for file in outputs:
+        if file.suffix == ".csv":
+            write_differences(records, file)
+        else:
+            draw_differences(compared, (before, after), population, file)
+    if as_json:
+        print_json(records)
+        return
+    _print(records)
+    for file in outputs:
+        click.echo(f"Wrote {file}")
+
+
+def _print(records: list[Record]) -> None:
+    rows = [
+        [f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in record.values()]
+        for record in records
+    ]
+    print_table(list(records[0]), rows)
+    beyond = sum(record["beyond_error"] == "yes" for record in records)
+    click.echo(f"{beyond} of {len(records)} differences exceed two standard errors of theirs.")
+
+
+def _check_outputs(outputs: tuple[Path, ...]) -> None:
+    for file in outputs:
+        if file.suffix not in (".csv", *_FIGURES):
+            raise click.UsageError(
+                f"{file} is neither a table (.csv) nor a figure ({', '.join(_FIGURES)})."
+            )
+
+
+def _pairs(given: tuple[str, ...]) -> list[Pair] | None:
+    from flows.before_after import Pair
+
+    pairs = []
+    for text in given:
+        before, equals, after = text.partition("=")
+        if not (before and equals and after):
+            raise click.UsageError(f"--pair {text}: expected BEFORE=AFTER, the names of two models")
+        pairs.append(Pair(before, after))
+    return pairs or None

@@ -1,0 +1,52 @@
+"""The corpora of the studies, each added to the store when it is first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from flows.corpora import AddedCorpus, Chunking, add_ids, add_texts
+from flows.demo import materials
+from flows.demo.stages import CHARACTERS, CORPUS, PLAY, SEQUENCES, TITLE
+from flows.studies.sources import BLOCK_VOCABULARY
+
+SHORT_CORPUS: Final = f"{PLAY}-short"
+"""Fewer pieces of the same play, for studies that keep every query and key."""
+
+ID_CORPUS: Final = "uniform-ids"
+"""Ids drawn evenly from a vocabulary: rows of an untrained embedding, as independent as can be."""
+
+CHARACTER_CORPUS: Final = f"{PLAY}-pieces"
+"""Short pieces of the same play, which models that read bytes take whole."""
+
+_SHORT_SEQUENCES: Final = 24
+_PIECES: Final = 64
+_CHARACTERS_OF_A_PIECE: Final = 240
+_ID_SEQUENCES: Final = 16
+_ID_LENGTH: Final = 64
+
+
+def _add_play(sequences: int, characters: int = CHARACTERS) -> Callable[[str, str], AddedCorpus]:
+    def add(store: str, name: str) -> AddedCorpus:
+        texts = {TITLE: materials.plays()[PLAY]}
+        chunking = Chunking("chars", characters)
+        return add_texts(store, name, texts, chunking=chunking, max_sequences=sequences)
+
+    return add
+
+
+def _add_uniform_ids(store: str, name: str) -> AddedCorpus:
+    # Id 0 is a padding id, whose embedding some models set to zero.
+    drawn = np.random.default_rng(0).integers(1, BLOCK_VOCABULARY, (_ID_SEQUENCES, _ID_LENGTH))
+    return add_ids(store, name, list(drawn))
+
+
+CORPORA: Final[dict[str, Callable[[str, str], AddedCorpus]]] = {
+    CORPUS: _add_play(SEQUENCES),
+    SHORT_CORPUS: _add_play(_SHORT_SEQUENCES),
+    CHARACTER_CORPUS: _add_play(_PIECES, _CHARACTERS_OF_A_PIECE),
+    ID_CORPUS: _add_uniform_ids,
+}
+"""What adds each corpus to a store; one that is there is found."""

@@ -1,0 +1,118 @@
+"""Metrics beside each other, populations against each other, one metric against another."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from analysis.curves import Abscissa
+from analysis.drawing import line_styles, new_figure
+from flows.studies.panels import Panel, add_legend, add_title, draw_panels, tidy
+from flows.studies.study import Measured, Study
+from store.schema import MODEL, POPULATION
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_CENTRED: Final = frozenset(
+    {"svd_anisotropy", "participation_ratio", "effective_rank", "stable_rank"}
+)
+_UNCENTRED: Final = frozenset({"average_cosine", "svd_anisotropy_uncentred", "rankme"})
+
+
+def draw_metrics(
+    study: Study,
+    measured: Measured,
+    metrics: Sequence[str],
+    *,
+    x: Abscissa,
+    models: Sequence[str] | None = None,
+) -> Figure:
+    """Draw a panel for each metric, with a curve for each model.
+
+    Args:
+        study: Whose figure it is.
+        measured: The results.
+        metrics: Names of metrics.
+        x: What runs along the panels: depth at the last step, or steps with the mean over blocks.
+        models: Models to show, by default all.
+
+    Raises:
+        AnalysisError: If matplotlib is not installed.
+    """
+    shown = measured.models if models is None else models
+    panels = []
+    for metric in metrics:
+        rows = measured.shown_population(metric, study.population)
+        found = [measured.curve(model, metric, x, rows) for model in shown]
+        drawn = [curve for curve in found if curve is not None]
+        heading = "" if rows == study.population else f"rows: {rows}"
+        panels.append(Panel(long_name(measured, metric), x, drawn, heading))
+    notes = [f"rows: {study.population}", rows_note(measured, study.population, shown)]
+    return draw_panels([study.title, measured.corpus, *notes, *_seeds(measured, shown)], panels)
+
+
+def draw_against(study: Study, measured: Measured, *, x: str, y: str) -> Figure:
+    """Draw one metric against another, a point for each layer of each model.
+
+    Raises:
+        AnalysisError: If matplotlib is not installed.
+    """
+    figure = new_figure(1)
+    axes = figure.subplots()
+    styles = line_styles(measured.models, ordered=False)
+    for model in measured.models:
+        style = styles[model]
+        across = measured.curve(model, x, "layer", study.population)
+        up = measured.curve(model, y, "layer", study.population)
+        if across is None or up is None:
+            continue
+        axes.errorbar(
+            across.y,
+            up.y,
+            xerr=across.stderr,
+            yerr=up.stderr,
+            label=model,
+            color=style.colour,
+            marker=style.marker,
+            markersize=5,
+            linestyle="none",
+            elinewidth=0.8,
+        )
+    axes.set_xlabel(long_name(measured, x))
+    axes.set_ylabel(textwrap.fill(long_name(measured, y), 40))
+    tidy(axes)
+    add_legend(figure, [axes], 1)
+    notes = [
+        f"rows: {study.population}",
+        rows_note(measured, study.population),
+        "one point a layer, last step",
+        "bars: ± standard error",
+    ]
+    add_title(figure, [study.title, *notes], 1)
+    return figure
+
+
+def long_name(measured: Measured, metric: str) -> str:
+    """Return what a metric is called in a figure, with its unit, and centred or not."""
+    attrs = measured.means[metric].attrs
+    name = str(attrs.get("long_name", metric.replace("_", " ")))
+    if attrs.get("units", "1") not in ("", "1"):
+        name += f" [{attrs['units']}]"
+    if metric in _CENTRED:
+        return f"{name} (centred)"
+    return f"{name} (not centred)" if metric in _UNCENTRED and "centred" not in name else name
+
+
+def rows_note(measured: Measured, population: str, models: Sequence[str] | None = None) -> str:
+    """Say how many rows a layer has, from the fewest to the most."""
+    shown = measured.models if models is None else list(models)
+    n = measured.means["n"].sel({POPULATION: population, MODEL: shown})
+    least, most = int(n.min()), int(n.max())
+    return f"n = {least:,}" if least == most else f"n = {least:,} to {most:,}"
+
+
+def _seeds(measured: Measured, models: Sequence[str]) -> list[str]:
+    several = [f"{name}: {measured.seeds(name)}" for name in models if measured.seeds(name) > 1]
+    return [f"mean over seeds, their standard error ({', '.join(several)})"] if several else []
