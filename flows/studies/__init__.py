@@ -8,6 +8,7 @@ from flows.studies.block import UNTRAINED_BLOCK
 from flows.studies.characters import CHARACTERS
 from flows.studies.depth import ANISOTROPY_TEXT, DRIFT, ENCODER_DECODER
 from flows.studies.heads import QUERIES_KEYS, SHARPNESS
+from flows.studies.modalities import MODALITIES
 from flows.studies.study import Study
 from flows.studies.training import INTRINSIC_DIMENSION, SHAPE_OF_LEARNING, TRAINING_DYNAMICS
 
@@ -19,6 +20,7 @@ STUDIES: Final[dict[str, Study]] = {
         INTRINSIC_DIMENSION,
         ANISOTROPY_TEXT,
         CHARACTERS,
+        MODALITIES,
         DRIFT,
         ENCODER_DECODER,
         UNTRAINED_BLOCK,

@@ -10,7 +10,8 @@ import numpy as np
 from flows.corpora import AddedCorpus, Chunking, add_ids, add_texts
 from flows.demo import materials
 from flows.demo.stages import CHARACTERS, CORPUS, PLAY, SEQUENCES, TITLE
-from flows.studies.sources import BLOCK_VOCABULARY
+from flows.studies.media import add_pictures, add_sounds
+from flows.studies.sources import BLOCK_VOCABULARY, Modality
 
 SHORT_CORPUS: Final = f"{PLAY}-short"
 """Fewer pieces of the same play, for studies that keep every query and key."""
@@ -43,10 +44,20 @@ def _add_uniform_ids(store: str, name: str) -> AddedCorpus:
     return add_ids(store, name, list(drawn))
 
 
+USUAL: Final[dict[Modality, str]] = {
+    "text": CORPUS,
+    "ids": ID_CORPUS,
+    "image": "made-pictures",
+    "audio": "made-sounds",
+}
+"""The corpus of each kind of models, unless a study has its own."""
+
 CORPORA: Final[dict[str, Callable[[str, str], AddedCorpus]]] = {
     CORPUS: _add_play(SEQUENCES),
     SHORT_CORPUS: _add_play(_SHORT_SEQUENCES),
     CHARACTER_CORPUS: _add_play(_PIECES, _CHARACTERS_OF_A_PIECE),
     ID_CORPUS: _add_uniform_ids,
+    "made-pictures": add_pictures,
+    "made-sounds": add_sounds,
 }
 """What adds each corpus to a store; one that is there is found."""

@@ -6,7 +6,9 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from analysis.curves import Abscissa
+import numpy as np
+
+from analysis.curves import Abscissa, Curve
 from analysis.drawing import line_styles, new_figure
 from flows.studies.panels import Panel, add_legend, add_title, draw_panels, tidy
 from flows.studies.study import Measured, Study
@@ -46,7 +48,7 @@ def draw_metrics(
     for metric in metrics:
         rows = measured.shown_population(metric, study.population)
         found = [measured.curve(model, metric, x, rows) for model in shown]
-        drawn = [curve for curve in found if curve is not None]
+        drawn = _stages_joined([curve for curve in found if curve is not None])
         heading = "" if rows == study.population else f"rows: {rows}"
         panels.append(Panel(long_name(measured, metric), x, drawn, heading))
     notes = [f"rows: {study.population}", rows_note(measured, study.population, shown)]
@@ -92,6 +94,19 @@ def draw_against(study: Study, measured: Measured, *, x: str, y: str) -> Figure:
     ]
     add_title(figure, [study.title, *notes], 1)
     return figure
+
+
+def _stages_joined(curves: Sequence[Curve]) -> list[Curve]:
+    """Join what follows each other in depth: the stages of a model, whose curves have its name."""
+    joined: list[Curve] = []
+    for curve in curves:
+        if joined and joined[-1].label == curve.label:
+            last = joined.pop()
+            pairs = ((last.x, curve.x), (last.y, curve.y), (last.stderr, curve.stderr))
+            joined.append(Curve(curve.label, *map(np.concatenate, pairs), {}))
+        else:
+            joined.append(curve)
+    return joined
 
 
 def long_name(measured: Measured, metric: str) -> str:

@@ -8,8 +8,7 @@ from pathlib import Path
 from flows.capture.checkpoints import Checkpoint, find_checkpoints
 from flows.demo import materials
 from flows.demo.stages import DECODER, ENCODER, PLAY
-from flows.demo.trajectory import STEPS
-from flows.studies.sources import ModelSource, TinyRun
+from flows.studies.sources import TINY_STEPS, ModelSource, TinyRun
 from flows.studies.untrained import UNTRAINED, untrained_source
 
 
@@ -45,7 +44,7 @@ def _source(model: ModelSource, runs: Path, tell: Callable[[str], None]) -> str:
 
 
 def _train(run: TinyRun, folder: Path, tell: Callable[[str], None]) -> None:
-    if all((folder / f"checkpoint-{step}").is_dir() for step in STEPS):
+    if all((folder / f"checkpoint-{step}").is_dir() for step in TINY_STEPS):
         tell(f"  its checkpoints are in {folder} from an earlier run")
         return
     from flows.capture.train import train_tiny
@@ -58,7 +57,7 @@ def _train(run: TinyRun, folder: Path, tell: Callable[[str], None]) -> None:
         held_out=held_out,
         family=run.family,
         of_bytes=run.of_bytes,
-        steps=STEPS,
+        steps=TINY_STEPS,
         seed=run.seed,
         progress=lambda step, loss: tell(f"  step {step:>4}   held-out loss {loss:.2f} nats"),
     )

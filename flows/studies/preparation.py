@@ -13,7 +13,7 @@ from flows.console import progress_bar
 from flows.ingestion import ingest_checkpoint
 from flows.measurement import MeasureOptions, find_targets, measure_target
 from flows.running import DEFAULT_SITES, CaptureOptions
-from flows.studies.corpora import CORPORA, ID_CORPUS
+from flows.studies.corpora import CORPORA, USUAL
 from flows.studies.errors import MissingInStoreError, StudyError
 from flows.studies.making import checkpoints_of
 from flows.studies.sources import MODEL_SETS, Modality, ModelSource, block_sweep
@@ -90,7 +90,7 @@ def _modality(study: Study) -> Modality:
 
 def _corpus(study: Study, request: Request, modality: Modality, tell: Tell) -> str:
     """Return the name of the corpus that is meant, which is there afterwards."""
-    usual = study.corpus if modality == "text" else ID_CORPUS
+    usual = study.corpus if modality == "text" else USUAL[modality]
     is_usual = request.models[0] in MODEL_SETS or modality != "text"
     name = request.corpus or (usual if is_usual else _only_corpus(request.store))
     if name in CORPORA and not request.from_store:

@@ -40,11 +40,13 @@ def read_measured(study: Study, store: str, wanted: Mapping[str, Sequence[str]])
     parts = []
     corpora: dict[str, str] = {}
     facts: dict[str, Mapping[str, object]] = {}
+    held: dict[str, str] = {}
     for corpus, models in wanted.items():
         paths = _paths(repository, corpus, snapshot)
         results = open_metrics(store, corpus=corpus, models=list(models), snapshot=snapshot)
         results = _chosen(study, results)
         names = [str(name) for name in results[MODEL].values]
+        held |= {name: paths[name] for name in names}
         corpora |= dict.fromkeys(names, corpus)
         facts |= {name: _facts(store, paths[name], snapshot) for name in names}
         if study.attention_rows:
@@ -56,7 +58,7 @@ def read_measured(study: Study, store: str, wanted: Mapping[str, Sequence[str]])
     means, members = average_seeds(joined)
     for name, runs in members.items():
         corpora[name], facts[name] = corpora[runs[0]], facts[runs[0]]
-    return Measured(joined, means, corpora, snapshot, facts, members)
+    return Measured(joined, means, corpora, store, snapshot, held, facts, members)
 
 
 def _facts(store: str, path: str, snapshot: str) -> Mapping[str, object]:

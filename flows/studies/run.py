@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from analysis.drawing import save_figure
 from analysis.figures import SUFFIXES
-from flows.studies.controls import CONTROL_METRICS, draw_controls
+from flows.studies.controls import CONTROL_METRICS, draw_controls, tell_controls
 from flows.studies.errors import StudyError
 from flows.studies.preparation import Request, prepare
 from flows.studies.reading import read_measured
+from flows.studies.sample_size import by_sample_size, draw_sample_size, tell_sample_size
 from flows.studies.study import Study
 from flows.studies.writing import account, write_csv, write_netcdf
 
@@ -50,14 +51,19 @@ def run_study(
         study = replace(study, control_metrics=CONTROL_METRICS)
     measured = read_measured(study, request.store, prepare(study, request, tell))
     figures = dict(study.draw(study, measured))
+    told: list[str] = []
     if controls:
         figures["controls"] = draw_controls(study, measured)
+        sizes = by_sample_size(study, measured, request.sample)
+        if sizes:
+            figures["controls-n"] = draw_sample_size(study, measured, sizes)
+        told = tell_controls(study, measured) + tell_sample_size(sizes)
     request.output.mkdir(parents=True, exist_ok=True)
     written = save_figures(figures, request.output)
     numbers = [request.output / name for name in ("numbers.csv", "numbers.nc", "account.md")]
     write_csv(measured, numbers[0])
     write_netcdf(study, measured, numbers[1])
-    numbers[2].write_text(account(study, measured, list(figures)), encoding="utf-8")
+    numbers[2].write_text(account(study, measured, list(figures), told), encoding="utf-8")
     return written + numbers
 
 

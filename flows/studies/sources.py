@@ -7,18 +7,29 @@ from typing import Final, Literal, TypeAlias
 
 from flows.capture.random_sources import BLOCK_PREFIX, BlockSettings, block_name
 from flows.demo.stages import DECODER, ENCODER
-from flows.demo.trajectory import MODEL as TINY
-from flows.demo.trajectory import STEPS as TINY_STEPS
+from flows.studies.untrained import UNTRAINED
 
 Need: TypeAlias = Literal[
-    "encoder", "decoder", "both", "trajectory", "block", "words", "characters"
+    "encoder",
+    "decoder",
+    "both",
+    "trajectory",
+    "block",
+    "words",
+    "characters",
+    "vision",
+    "speech",
+    "convolution",
 ]
-Modality: TypeAlias = Literal["text", "ids"]
+TINY_STEPS: Final = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+"""Steps of the runs that are made on the spot: a minute of CPU each."""
+
+Modality: TypeAlias = Literal["text", "ids", "image", "audio"]
 
 
 @dataclass(frozen=True)
 class TinyRun:
-    """A training run that is made on the spot.
+    """A training run that is made on the spot, of ``TINY_STEPS``.
 
     Attributes:
         family: ``neox`` or ``bert``.
@@ -38,7 +49,8 @@ class ModelSource:
     Attributes:
         name: Name of the model in the store.
         need: What it is looked at for: an encoder, a decoder, a model with one stack of each, a
-            training run, a single untrained block, or a reader of words or of characters.
+            training run, a single untrained block, a reader of words or of characters, or a model
+            of pictures or sounds, or one of convolutions.
         sources: What `actlas ingest` takes, one a checkpoint or one for all; empty for the models
             of the demo, which lie in packages, and for what is trained on the spot.
         steps: Training steps; of a block, its seeds.
@@ -91,7 +103,8 @@ def _block(config: str, settings: BlockSettings) -> ModelSource:
 
 
 def _pretrained(repository: str, need: Need) -> ModelSource:
-    return ModelSource(repository, need, (f"{repository}@main=0",))
+    modality = _MODALITIES.get(need, "text")
+    return ModelSource(repository, need, (f"{repository}@main=0",), modality=modality)
 
 
 def _revisions(repository: str, revision: str, steps: tuple[int, ...]) -> ModelSource:
@@ -116,17 +129,24 @@ def _tiny_at_its_end(run: TinyRun) -> ModelSource:
 
 
 def _tiny_name(run: TinyRun) -> str:
-    name = TINY if run.family == "neox" else "tiny-bert"
-    name += "-bytes" if run.of_bytes else ""
-    return f"{name}-seed{run.seed}" if run.seed else name
+    return f"{run.family}{'-bytes' if run.of_bytes else ''}-seed{run.seed}"
 
+
+_MODALITIES: Final[dict[Need, Modality]] = {
+    "vision": "image",
+    "convolution": "image",
+    "speech": "audio",
+}
 
 _FAMILIES: Final[tuple[Literal["neox", "bert"], ...]] = ("neox", "bert")
 
 OFFLINE: Final = (
     ModelSource(ENCODER, "encoder"),
     ModelSource(DECODER, "decoder"),
-    ModelSource("untrained-t5", "both"),
+    *(
+        ModelSource(name, model.need, modality=_MODALITIES.get(model.need, "text"))
+        for name, model in UNTRAINED.items()
+    ),
     *(_tiny(TinyRun("neox", seed)) for seed in range(3)),
     *(_tiny(TinyRun("bert", seed)) for seed in range(2)),
     *(
@@ -180,6 +200,14 @@ PAPER: Final = (
     _pretrained("google/canine-c", "characters"),
     _pretrained("google/canine-s", "characters"),
     _pretrained("google/byt5-small", "characters"),
+    _pretrained("google/vit-base-patch16-224", "vision"),
+    _pretrained("microsoft/beit-base-patch16-224", "vision"),
+    _pretrained("nvidia/mit-b0", "vision"),
+    _pretrained("facebook/wav2vec2-base", "speech"),
+    _pretrained("facebook/hubert-base-ls960", "speech"),
+    _pretrained("openai/whisper-base", "speech"),
+    _pretrained("microsoft/resnet-50", "convolution"),
+    _pretrained("facebook/convnext-tiny-224", "convolution"),
     *block_sweep("bert"),
 )
 

@@ -37,7 +37,9 @@ class Measured:
             whatever else the study asks for.
         means: The same with one model for all seeds of a run.
         corpora: For each model of either, the corpus that it was run over.
+        store: The store.
         snapshot: Snapshot of the store that they were read at.
+        paths: For each model of ``results``, its group in the store.
         facts: For each model of either, the attributes of its group in the store.
         members: For each model of ``means``, the models of ``results`` that it is the mean of.
     """
@@ -45,7 +47,9 @@ class Measured:
     results: xr.Dataset
     means: xr.Dataset
     corpora: Mapping[str, str]
+    store: str
     snapshot: str
+    paths: Mapping[str, str]
     facts: Mapping[str, Mapping[str, object]]
     members: Mapping[str, Sequence[str]]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +12,6 @@ import xarray as xr
 
 from analysis.attention import QUANTILE
 from analysis.metrics.metric import STDERR
-from flows.studies.controls import tell_controls
 from flows.studies.sentences import method_note
 from flows.studies.study import Measured, Study
 from store.schema import (
@@ -83,13 +83,22 @@ def write_netcdf(study: Study, measured: Measured, file: Path) -> None:
     plain.to_netcdf(file, engine="netcdf4")
 
 
-def account(study: Study, measured: Measured, figures: list[str]) -> str:
-    """Return what was asked, found and looked at, as Markdown."""
+def account(
+    study: Study, measured: Measured, figures: Sequence[str], controls: Sequence[str]
+) -> str:
+    """Return what was asked, found and looked at, as Markdown.
+
+    Args:
+        study: The study.
+        measured: Its results.
+        figures: Names of its figures.
+        controls: What its grid of controls shows, a sentence each.
+    """
     lines = [f"# {study.title}", "", f"{study.question} ({study.source})", "", "## Measured", ""]
     lines += [f"- {sentence}" for sentence in study.tell(study, measured)]
-    if study.control_metrics:
+    if controls:
         lines += ["", "## Controls", ""]
-        lines += [f"- {sentence}" for sentence in tell_controls(study, measured)]
+        lines += [f"- {sentence}" for sentence in controls]
     lines += ["", "## Over what", ""]
     for model in measured.models:
         lines.append(f"- {model}: {_extent(measured, model)}")

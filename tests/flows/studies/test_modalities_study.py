@@ -1,0 +1,76 @@
+"""Pictures, sounds and a model of two stacks, through the same study command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from flows.cli import actlas
+from flows.studies import preparation, untrained
+from flows.studies.sources import ModelSource
+from flows.studies.untrained import Untrained
+
+SMALL = {
+    "small-vit": Untrained(
+        "vision",
+        {
+            "model_type": "vit",
+            "hidden_size": 16,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "intermediate_size": 16,
+            "image_size": 32,
+            "patch_size": 16,
+        },
+    ),
+    "small-convnext": Untrained(
+        "convolution",
+        {
+            "model_type": "convnext",
+            "depths": [1, 1],
+            "hidden_sizes": [8, 16],
+            "num_stages": 2,
+            "image_size": 32,
+        },
+    ),
+    "small-hubert": Untrained(
+        "speech",
+        {
+            "model_type": "hubert",
+            "hidden_size": 16,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "intermediate_size": 16,
+            "conv_dim": [8] * 7,
+            "num_conv_pos_embeddings": 8,
+            "num_conv_pos_embedding_groups": 2,
+        },
+    ),
+}
+
+
+def test_models_of_pictures_and_sounds_stand_side_by_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = (
+        ModelSource("small-vit", "vision", modality="image"),
+        ModelSource("small-convnext", "convolution", modality="image"),
+        ModelSource("small-hubert", "speech", modality="audio"),
+    )
+    monkeypatch.setitem(preparation.MODEL_SETS, "offline", sources)
+    for name, model in SMALL.items():
+        monkeypatch.setitem(untrained.UNTRAINED, name, model)
+    monkeypatch.setattr("flows.studies.run.SUFFIXES", (".png",))
+    out = tmp_path / "out"
+    arguments = ["study", "modalities", "--store", str(tmp_path / "store"), "-o", str(out)]
+    result = CliRunner().invoke(actlas, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    figures = {file.name for file in out.glob("*.png")}
+    assert figures == {"depth-made-pictures.png", "depth-made-sounds.png"}
+    account = (out / "account.md").read_text()
+    assert "small-hubert, over made-sounds: the average cosine lies between" in account
+    # 32 pictures of 4 patches and a class token.
+    assert "over made-pictures: all 160" in account
+    assert "small-convnext" in account
