@@ -6,19 +6,16 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-import xarray as xr
-
 from analysis.curves import Curve
-from analysis.query_key import compare_queries_keys
+from flows.studies.head_curves import ATTENTION_ROWS, compare_heads
 from flows.studies.panels import Panel, Sweep, draw_panels
 from flows.studies.study import Measured, Study
-from store.schema import BLOCK, HEAD, KEY_VALUE_HEAD, LAYER, MODEL, POPULATION, STEP
+from flows.studies.sweeps import Sweeps, meeting_point
+from store.schema import LAYER, POPULATION
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_SETTINGS: Final = ("common_bias", "query_key_scale", "bias_std")
 _POPULATION: Final = "all"
 _BIAS: Final = "norm N of the common bias of the inputs"
 _SCALE: Final = "factor of the query and key weights"
@@ -27,92 +24,6 @@ _TOLERATED: Final = 0.005
 """Difference of two average cosines that is not counted: their spread over draws of the rows."""
 
 _SITES: Final = ("mean_norm", "drift_norm", "average_cosine", "mean_row")
-_SHARPNESS: Final = {
-    "attention_logit_deviation": "deviation of the attention logits of a row",
-    "attention_max": "largest probability of a row",
-    "attention_entropy": "entropy of a row over that of equal parts",
-}
-
-
-def compare_heads(results: xr.Dataset) -> xr.Dataset:
-    """Add how queries and keys of each head lie to each other; drop the mean rows themselves."""
-    populations = [str(name) for name in results[POPULATION].values]
-    rows = "content" if "content" in populations else populations[0]
-    compared = compare_queries_keys(results, population=rows)
-    plain = results.drop_vars([name for name in results if str(name).endswith("mean_row")])
-    return plain.merge(compared)
-
-
-class _Sweeps:
-    """The results of blocks by their settings, as curves over one of them."""
-
-    def __init__(self, measured: Measured) -> None:
-        self._measured = measured
-        self._settings = {
-            name: tuple(_number(measured.facts[name].get(key)) for key in _SETTINGS)
-            for name in measured.models
-            if _SETTINGS[0] in measured.facts[name]
-        }
-
-    def configs(self) -> list[str]:
-        """Return what the blocks are blocks of, in the order in which they are shown."""
-        return list(dict.fromkeys(map(self.config, self._settings)))
-
-    def config(self, name: str) -> str:
-        """Return what a block is a block of."""
-        return str(self._measured.facts[name].get("model_type", "block"))
-
-    def width(self, config: str) -> float:
-        """Return the width of a config's rows."""
-        found = (name for name in self._settings if self.config(name) == config)
-        return _number(self._measured.facts[next(found)].get("width"))
-
-    def along(self, config: str, setting: str, **others: float) -> dict[float, str]:
-        """Return the blocks of a config by one setting, where the others have given values."""
-        usual = {"common_bias": 0.0, "query_key_scale": 1.0, "bias_std": 0.0}
-        wanted = usual | others
-        found = {}
-        for name, values in self._settings.items():
-            own = dict(zip(_SETTINGS, values, strict=True))
-            value = own.pop(setting)
-            if self.config(name) == config and all(wanted[key] == own[key] for key in own):
-                found[value] = name
-        return dict(sorted(found.items()))
-
-    def values_of(self, setting: str, config: str) -> list[float]:
-        """Return the values of a setting among the blocks of a config, ascending."""
-        place = _SETTINGS.index(setting)
-        own = [values for name, values in self._settings.items() if self.config(name) == config]
-        return sorted({values[place] for values in own})
-
-    def curve(
-        self, label: str, blocks: Mapping[float, str], variable: str, pick: Mapping[str, object]
-    ) -> Curve:
-        """Return a variable over a setting: its mean over seeds, heads and blocks.
-
-        Args:
-            label: What the curve is called.
-            blocks: Blocks by the value of the setting.
-            variable: Name of a result.
-            pick: Labels of dimensions to take.
-        """
-        means, errors = [], []
-        for name in blocks.values():
-            values = self._seeds(variable, name, pick)
-            means.append(values.mean())
-            spread = values.std(ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
-            errors.append(spread)
-        return Curve(label, np.array(list(blocks)), np.array(means), np.array(errors), {})
-
-    def _seeds(self, variable: str, name: str, pick: Mapping[str, object]) -> np.ndarray:
-        values = self._measured.means[variable].sel({MODEL: name, **pick})
-        inner = [dim for dim in values.dims if dim in (BLOCK, HEAD, KEY_VALUE_HEAD)]
-        found: np.ndarray = values.mean(inner).dropna(STEP).values
-        return found
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else math.nan
 
 
 def _residual(layer: int) -> dict[str, object]:
@@ -120,7 +31,7 @@ def _residual(layer: int) -> dict[str, object]:
 
 
 def _draw(study: Study, measured: Measured) -> Mapping[str, Figure]:
-    sweeps = _Sweeps(measured)
+    sweeps = Sweeps(measured)
     figures = {}
     configs = sweeps.configs()
     for config in configs:
@@ -134,7 +45,7 @@ def _draw(study: Study, measured: Measured) -> Mapping[str, Figure]:
     return figures
 
 
-def _bias_panels(sweeps: _Sweeps, config: str) -> list[Panel]:
+def _bias_panels(sweeps: Sweeps, config: str) -> list[Panel]:
     blocks = sweeps.along(config, "common_bias")
     x = Sweep(_BIAS, tuple(blocks))
     drawn = sweeps.values_of("bias_std", config)[1:]
@@ -150,17 +61,19 @@ def _bias_panels(sweeps: _Sweeps, config: str) -> list[Panel]:
             curves.append(sweeps.curve(label, own, variable, _residual(1)))
         return curves
 
+    def one(label: str, variable: str, pick: Mapping[str, object]) -> list[Curve]:
+        return [sweeps.curve(label, blocks, variable, pick)]
+
     return [
         Panel("average cosine similarity (not centred)", x, both("average_cosine")),
         Panel("mean norm of the rows", x, both("mean_norm"), logarithmic=True),
         Panel("share of the first component (centred)", x, both("svd_anisotropy")),
-        *_head_panels(
-            sweeps, x, lambda label, variable, pick: [sweeps.curve(label, blocks, variable, pick)]
-        ),
+        Panel(ATTENTION_ROWS["attention_max"], x, one("attention", "attention_max", {})),
+        *_head_panels(x, one),
     ]
 
 
-def _scale_panels(sweeps: _Sweeps, config: str) -> list[Panel]:
+def _scale_panels(sweeps: Sweeps, config: str) -> list[Panel]:
     biases = [
         bias
         for bias in sweeps.values_of("common_bias", config)
@@ -177,21 +90,18 @@ def _scale_panels(sweeps: _Sweeps, config: str) -> list[Panel]:
             for bias, blocks in by_bias.items()
         ]
 
-    sharp = [Panel(label, x, each("", site, {})) for site, label in _SHARPNESS.items()]
+    sharp = [Panel(label, x, each("", site, {})) for site, label in ATTENTION_ROWS.items()]
     cosine = Panel(
         "average cosine of the outputs (not centred)", x, each("", "average_cosine", _residual(1))
     )
-    return [*sharp, cosine, *_head_panels(sweeps, x, each)[1:]]
+    return [*sharp, cosine, *_head_panels(x, each)]
 
 
 def _head_panels(
-    _sweeps: _Sweeps,
-    x: Sweep,
-    curves: Callable[[str, str, Mapping[str, object]], list[Curve]],
+    x: Sweep, curves: Callable[[str, str, Mapping[str, object]], list[Curve]]
 ) -> list[Panel]:
     rows = {POPULATION: _POPULATION}
     return [
-        Panel(_SHARPNESS["attention_max"], x, curves("attention", "attention_max", {})),
         Panel(
             "norm of a query, of a key",
             x,
@@ -208,11 +118,11 @@ def _head_panels(
 
 
 def _tell(_study: Study, measured: Measured) -> Sequence[str]:
-    sweeps = _Sweeps(measured)
+    sweeps = Sweeps(measured)
     return [sentence for config in sweeps.configs() for sentence in _told(sweeps, config)]
 
 
-def _told(sweeps: _Sweeps, config: str) -> list[str]:
+def _told(sweeps: Sweeps, config: str) -> list[str]:
     blocks = sweeps.along(config, "common_bias")
     if not blocks:
         return []
@@ -258,20 +168,7 @@ def _meeting(config: str, given: Curve, got: Curve, width: float) -> str:
     )
 
 
-def meeting_point(x: np.ndarray, difference: np.ndarray) -> float | None:
-    """Return where a difference first turns from below 0, on the line between its points.
-
-    Args:
-        x: Where it was measured, ascending.
-        difference: Its values there.
-    """
-    for i in np.flatnonzero((difference[:-1] < 0) & (difference[1:] >= 0)):
-        part = -difference[i] / (difference[i + 1] - difference[i])
-        return float(x[i] + part * (x[i + 1] - x[i]))
-    return None
-
-
-def _told_of_scales(sweeps: _Sweeps, config: str) -> list[str]:
+def _told_of_scales(sweeps: Sweeps, config: str) -> list[str]:
     told = []
     for bias in sweeps.values_of("common_bias", config):
         blocks = sweeps.along(config, "query_key_scale", common_bias=bias)
@@ -312,6 +209,6 @@ UNTRAINED_BLOCK: Final = Study(
     draw=_draw,
     tell=_tell,
     site_metrics={"query": _SITES, "key": _SITES},
-    attention_rows=tuple(_SHARPNESS),
+    attention_rows=tuple(ATTENTION_ROWS),
     derive=compare_heads,
 )

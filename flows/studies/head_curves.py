@@ -10,8 +10,16 @@ import numpy as np
 import xarray as xr
 
 from analysis.curves import Curve
+from analysis.query_key import compare_queries_keys
 from flows.studies.study import Measured
 from store.schema import BLOCK, HEAD, KEY_VALUE_HEAD, MODEL, POPULATION, STEP
+
+ATTENTION_ROWS: Final = {
+    "attention_logit_deviation": "deviation of the attention logits of a row",
+    "attention_max": "largest probability of a row",
+    "attention_entropy": "entropy of a row over that of equal parts",
+}
+"""What is kept of every row of attention, by its site."""
 
 HEADS: Final = (BLOCK, HEAD, KEY_VALUE_HEAD)
 
@@ -67,3 +75,12 @@ def head_curve(
         error,
         dict(enumerate(flat.T)),
     )
+
+
+def compare_heads(results: xr.Dataset) -> xr.Dataset:
+    """Add how queries and keys of each head lie to each other; drop the mean rows themselves."""
+    populations = [str(name) for name in results[POPULATION].values]
+    rows = "content" if "content" in populations else populations[0]
+    compared = compare_queries_keys(results, population=rows)
+    plain = results.drop_vars([name for name in results if str(name).endswith("mean_row")])
+    return plain.merge(compared)

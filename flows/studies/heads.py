@@ -9,10 +9,9 @@ import numpy as np
 
 from analysis.attention import QUANTILE, QUANTILES
 from analysis.curves import Curve
-from flows.studies.block import compare_heads
 from flows.studies.corpora import SHORT_CORPUS
 from flows.studies.grids import long_name
-from flows.studies.head_curves import head_curve, head_values
+from flows.studies.head_curves import ATTENTION_ROWS, compare_heads, head_curve, head_values
 from flows.studies.panels import Panel, draw_panels
 from flows.studies.study import Measured, Study
 from store.schema import STEP
@@ -24,11 +23,6 @@ _ALIGNED: Final = 0.5
 """Cosine from which the means of queries and keys are said to point the same way."""
 
 _SITES: Final = ("drift_norm", "drift_ratio", "average_cosine", "mean_row")
-_SHARPNESS: Final = {
-    "attention_logit_deviation": "deviation of the attention logits of a row",
-    "attention_max": "largest probability of a row",
-    "attention_entropy": "entropy of a row over that of equal parts",
-}
 _NO_RUN: Final = "No model has more than one training step: there is no course of training to tell."
 
 
@@ -66,7 +60,7 @@ def _draw_queries(study: Study, measured: Measured) -> Mapping[str, Figure]:
         Panel("cosine of mean query and mean key", STEP, signed, level=0),
         Panel("its size, whatever its sign", STEP, aligned),
         Panel("average cosine of queries and keys", STEP, pairs, level=0),
-        Panel(_SHARPNESS["attention_logit_deviation"], STEP, sharp),
+        Panel(ATTENTION_ROWS["attention_logit_deviation"], STEP, sharp),
         _anisotropy(study, measured),
     ]
     return {"training": draw_panels(_title(study, measured), panels)}
@@ -132,7 +126,7 @@ def _draw_sharpness(study: Study, measured: Measured) -> Mapping[str, Figure]:
         return {}
     panels = [
         Panel(label, STEP, [head_curve(measured, run, site) for run in measured.runs])
-        for site, label in _SHARPNESS.items()
+        for site, label in ATTENTION_ROWS.items()
     ]
     return {
         "training": draw_panels(
@@ -146,7 +140,7 @@ def _draw_quantiles(study: Study, measured: Measured) -> Figure:
     """Draw the quantiles of rows: a row of panels for each run."""
     panels = []
     for run in measured.runs:
-        for site, label in _SHARPNESS.items():
+        for site, label in ATTENTION_ROWS.items():
             found = []
             for quantile in QUANTILES:
                 curve = head_curve(measured, run, f"{site}_{QUANTILE}", pick={QUANTILE: quantile})
@@ -159,7 +153,7 @@ def _draw_quantiles(study: Study, measured: Measured) -> Figure:
 def _tell_sharpness(study: Study, measured: Measured) -> Sequence[str]:
     told = []
     for run in measured.runs:
-        for site, label in _SHARPNESS.items():
+        for site, label in ATTENTION_ROWS.items():
             told.append(f"{run}: the {label} {_ends(head_curve(measured, run, site))}.")
         told.append(_correlation(study, measured, run))
     return told or [_NO_RUN]
@@ -194,6 +188,6 @@ SHARPNESS: Final = Study(
     population="content",
     draw=_draw_sharpness,
     tell=_tell_sharpness,
-    attention_rows=tuple(_SHARPNESS),
+    attention_rows=tuple(ATTENTION_ROWS),
     corpus=SHORT_CORPUS,
 )
