@@ -19,6 +19,7 @@ from flows.studies.making import checkpoints_of
 from flows.studies.sources import MODEL_SETS, Modality, ModelSource, block_sweep
 from flows.studies.study import Study
 from store.catalogue import catalogue
+from store.errors import StoreNotFoundError
 from store.repository import Repository
 
 Tell = Callable[[str], None]
@@ -91,15 +92,26 @@ def _modality(study: Study) -> Modality:
 def _corpus(study: Study, request: Request, modality: Modality, tell: Tell) -> str:
     """Return the name of the corpus that is meant, which is there afterwards."""
     usual = study.corpus if modality == "text" else USUAL[modality]
-    is_usual = request.models[0] in MODEL_SETS or modality != "text"
-    name = request.corpus or (usual if is_usual else _only_corpus(request.store))
-    if name in CORPORA and not request.from_store:
+    is_set = request.models[0] in MODEL_SETS
+    name = request.corpus or (
+        usual if is_set or modality != "text" else _only_corpus(request.store)
+    )
+    # One of the user's own that is called the same is taken as it is.
+    is_ours = name in CORPORA and (is_set or name not in _corpora(request.store))
+    if is_ours and not request.from_store:
         tell(str(CORPORA[name](request.store, name)))
     return name
 
 
+def _corpora(store: str) -> list[str]:
+    try:
+        return sorted(Repository.open(store, read_only=True).read().group_keys())
+    except StoreNotFoundError:
+        return []
+
+
 def _only_corpus(store: str) -> str:
-    known = sorted(Repository.open(store, read_only=True).read().group_keys())
+    known = _corpora(store)
     if len(known) != 1:
         raise StudyError(
             f"{store} holds the corpora {', '.join(known) or '(none)'}: choose with --corpus"
