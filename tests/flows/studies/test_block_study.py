@@ -32,6 +32,7 @@ def test_the_point_where_a_difference_turns_lies_on_the_line() -> None:
     assert meeting_point(x, np.array([-3.0, -2.0, -1.0])) is None
 
 
+@pytest.mark.usefixtures("quick_figures")
 def test_a_block_is_swept_drawn_and_told_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -46,7 +47,7 @@ def test_a_block_is_swept_drawn_and_told_of(
     arguments = ["study", "untrained-block", "--models", str(config), "--store", store]
     result = CliRunner().invoke(actlas, [*arguments, "-o", str(out)], catch_exceptions=False)
     assert result.exit_code == 0, result.output
-    assert {"bias.png", "scale.pdf", "numbers.nc"} <= {file.name for file in out.iterdir()}
+    assert {"bias.svg", "scale.svg", "numbers.nc"} <= {file.name for file in out.iterdir()}
 
     with (out / "numbers.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))

@@ -28,12 +28,13 @@ def two_runs(run_folder: Path, tmp_path: Path) -> list[str]:
     return [str(run_folder), str(other)]
 
 
+@pytest.mark.usefixtures("quick_figures")
 def test_queries_keys_and_sharpness_over_seeds(
     store: str, two_runs: list[str], tmp_path: Path
 ) -> None:
     for name, figures in (
-        ("queries-keys", {"training.png"}),
-        ("sharpness", {"training.png", "quantiles.svg"}),
+        ("queries-keys", {"training.svg"}),
+        ("sharpness", {"training.svg", "quantiles.svg"}),
     ):
         out = tmp_path / name
         arguments = ["study", name, "--models", ",".join(two_runs), "-o", str(out)]

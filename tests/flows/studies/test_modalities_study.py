@@ -51,6 +51,7 @@ SMALL = {
 }
 
 
+@pytest.mark.usefixtures("quick_figures")
 def test_models_of_pictures_and_sounds_stand_side_by_side(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,13 +63,12 @@ def test_models_of_pictures_and_sounds_stand_side_by_side(
     monkeypatch.setitem(preparation.MODEL_SETS, "offline", sources)
     for name, model in SMALL.items():
         monkeypatch.setitem(untrained.UNTRAINED, name, model)
-    monkeypatch.setattr("flows.studies.run.SUFFIXES", (".png",))
     out = tmp_path / "out"
     arguments = ["study", "modalities", "--store", str(tmp_path / "store"), "-o", str(out)]
     result = CliRunner().invoke(actlas, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output
-    figures = {file.name for file in out.glob("*.png")}
-    assert figures == {"depth-made-pictures.png", "depth-made-sounds.png"}
+    figures = {file.name for file in out.glob("*.svg")}
+    assert figures == {"depth-made-pictures.svg", "depth-made-sounds.svg"}
     account = (out / "account.md").read_text()
     assert "small-hubert, over made-sounds: the average cosine lies between" in account
     # 32 pictures of 4 patches and a class token.

@@ -25,7 +25,7 @@ def study(store: str, *arguments: str, code: int = 0) -> Result:
 
 
 def test_a_study_runs_what_is_missing_and_then_finds_it(
-    store: str, run_folder: Path, tmp_path: Path
+    store: str, run_folder: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     asked = ("shape-of-learning", "--models", str(run_folder), "--sample", "400")
     first = tmp_path / "first"
@@ -53,6 +53,7 @@ def test_a_study_runs_what_is_missing_and_then_finds_it(
     assert "tiny (decoder), rows all: svd_anisotropy over depth is" in account
     assert "steps 0, 5, 10; rows of a layer over cats: all" in account
 
+    request.getfixturevalue("quick_figures")
     second = tmp_path / "second"
     again = study(
         store, *asked[:1], "--models", "tiny", *asked[3:], "--from-store", "-o", str(second)
