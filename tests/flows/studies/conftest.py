@@ -1,4 +1,4 @@
-"""Figures in one format, not laid out: what is in them is tested, and layout is most of the work."""
+"""Figures in one format and not laid out: layout is most of the work, and not what is tested."""
 
 from __future__ import annotations
 
