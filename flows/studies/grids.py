@@ -103,7 +103,8 @@ def _stages_joined(curves: Sequence[Curve]) -> list[Curve]:
         if joined and joined[-1].label == curve.label:
             last = joined.pop()
             pairs = ((last.x, curve.x), (last.y, curve.y), (last.stderr, curve.stderr))
-            joined.append(Curve(curve.label, *map(np.concatenate, pairs), {}))
+            x, y, stderr = (np.concatenate(pair) for pair in pairs)
+            joined.append(Curve(curve.label, x, y, stderr, {}))
         else:
             joined.append(curve)
     return joined

@@ -21,8 +21,8 @@ Need: TypeAlias = Literal[
     "speech",
     "convolution",
 ]
-TINY_STEPS: Final = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256)
-"""Steps of the runs that are made on the spot: half a minute of CPU each."""
+TINY_STEPS: Final = (0, 1, 2, 4, 8, 16, 32, 64, 128)
+"""Steps of the runs that are made on the spot: a quarter of a minute of CPU each."""
 
 Modality: TypeAlias = Literal["text", "ids", "image", "audio"]
 
