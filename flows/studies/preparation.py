@@ -195,14 +195,25 @@ def _describe(study: Study, name: str, steps: Sequence[int]) -> str:
 def _measure(
     study: Study, request: Request, corpus: str, models: Sequence[str], tell: Tell
 ) -> None:
-    options = MeasureOptions(metrics=study.all_metrics, sample=request.sample, seed=request.seed)
+    options = MeasureOptions(
+        metrics=study.all_metrics,
+        populations=study.populations,
+        sample=request.sample,
+        seed=request.seed,
+    )
     for target in find_targets(Repository.open(request.store), corpus=corpus, models=models):
         with progress_bar(target.model.path) as progress:
             reports = [measure_target(request.store, target, options=options, progress=progress)]
         for site, metrics in study.site_metrics.items():
-            path, steps = target.model.path, target.steps
             reports.append(
-                measure(request.store, path, metrics=metrics, sites=(site,), steps=steps)
+                measure(
+                    request.store,
+                    target.model.path,
+                    metrics=metrics,
+                    populations=study.site_populations,
+                    sites=(site,),
+                    steps=target.steps,
+                )
             )
         computed = sum(report.computed for report in reports)
         up_to_date = sum(report.up_to_date for report in reports)

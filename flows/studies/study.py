@@ -139,7 +139,11 @@ class Study:
         population: Rows that its figures are about; the grid of controls shows the others.
         draw: Returns the figures by name.
         tell: Returns what was found, a sentence each.
-        site_metrics: Metrics that it needs of other sites, by site.
+        populations: Rows that the metrics of the residual stream are computed for, None for all
+            choices.
+        site_metrics: Metrics that it needs of other sites, by site, for the rows of
+            ``site_populations``.
+        site_populations: Rows that these are computed for.
         attention_rows: Sites of one number a head and token whose means and quantiles it needs.
         derive: Adds to the results what is computed from them, before seeds are averaged.
         corpus: The corpus of texts, unless another one is named.
@@ -155,7 +159,9 @@ class Study:
     population: str
     draw: Callable[[Study, Measured], Mapping[str, Figure]]
     tell: Callable[[Study, Measured], Sequence[str]]
+    populations: tuple[str, ...] | None = None
     site_metrics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    site_populations: tuple[str, ...] = ("content", "unit")
     attention_rows: tuple[str, ...] = ()
     derive: Callable[[xr.Dataset], xr.Dataset] | None = None
     corpus: str = CORPUS
