@@ -70,8 +70,8 @@ BLOCK_SEEDS: Final = (0, 1, 2)
 BLOCK_VOCABULARY: Final = 2048
 """Embeddings that are drawn, instead of tens of thousands: rows as random, and faster made."""
 
-_BIASES: Final = (0, 0.25, 0.5, 1, 2, 4, 8, 16, 24, 32, 64)
-_SCALES: Final = (4, 8, 16, 32)
+_BIASES: Final = (0, 0.5, 1, 2, 4, 8, 16, 24, 32)
+_SCALES: Final = (8, 32)
 _SCALED_BIASES: Final = (1, 4)
 _BIAS_DEVIATION: Final = 0.1
 
