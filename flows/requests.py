@@ -12,6 +12,7 @@ from flows.running import CaptureOptions
 
 STORE_VARIABLE: Final = "ACTLAS_STORE"
 DEFAULT_STORE: Final = "./activations"
+DASK_VARIABLE: Final = "ACTLAS_DASK"
 
 SIX_HOURS: Final = 6 * 3600
 MONTH: Final = 30 * 24 * 3600
@@ -73,8 +74,9 @@ class _Measured(_Request):
     )
     seed: int = Field(default=0, description="Seed of that sample.")
     scheduler: str = Field(
-        default="threads",
-        description="Where Dask runs: threads, local:N, or the address of a scheduler.",
+        default_factory=lambda: os.environ.get(DASK_VARIABLE, "threads"),
+        description="Where Dask runs: threads, local:N, or the address of a scheduler; ACTLAS_DASK"
+        " of the worker when empty.",
     )
 
     def measure_options(self) -> MeasureOptions:

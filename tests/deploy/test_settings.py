@@ -147,7 +147,8 @@ def test_actlas_commands_use_options_that_exist(root, scripts):
     guides = [(root / "docs" / name).read_text() for name in ("OPERATIONS.md", "SCALE.md")]
     # A command is written on one line, in code or in a comment.
     pattern = re.compile(
-        r"\bactlas ((?:corpus add|ingest|compute|ls|show|plot|verify)\b[^\n`;|)]*)"
+        r"\bactlas ((?:corpus add|ingest|compute|ls|show|plot|verify|watch|notify|monitor|gc"
+        r"|flows (?:deploy|serve|run))\b[^\n`;|)]*)"
     )
     lines = pattern.findall("\n".join([*scripts.values(), *guides]))
     assert len(lines) > 4

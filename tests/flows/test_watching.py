@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import shutil
 import threading
 import time
@@ -235,3 +236,28 @@ def test_what_another_watcher_stores_comes_last(
     assert waits == [(0, 0), (5, 0), (10, 0), (0, 600)]
     assert dict(latest.failures) == {}
     assert held(watched.store) == [0, 5, 10]
+
+
+def watch_once(watched: Watched) -> None:
+    """What each of the overlapping watchers does, in a process of its own."""
+    import torch
+
+    torch.set_num_threads(1)
+    latest = Watcher(watched).round()
+    assert not latest.failures, latest.failures
+
+
+@pytest.mark.slow
+def test_watchers_at_the_same_time_share_the_work(watched: Watched) -> None:
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["flows.capture.forward", "flows.watching", "store"])
+    watchers = [processes.Process(target=watch_once, args=(watched,)) for _ in range(2)]
+    for process in watchers:
+        process.start()
+    for process in watchers:
+        process.join(timeout=120)
+    assert [process.exitcode for process in watchers] == [0, 0]
+    assert held(watched.store) == [0, 5, 10]
+    measured = read_metrics(Repository.open(watched.store), "cats/tiny")
+    assert measured is not None
+    assert measured.average_cosine.notnull().all()

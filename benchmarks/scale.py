@@ -1,0 +1,159 @@
+"""What a big store's tables of contents cost: planning, opening, listing and a metric's tasks.
+
+    python benchmarks/scale.py [--json] [--quick]
+
+The store holds the metadata of 100 models × 150 steps × 40 layers, 600,000 slabs, and not one
+activation: none of what is measured reads any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import numpy as np
+import zarr
+
+from analysis.compute import measure
+from analysis.engines import THREADS, run_tasks
+from benchmarks.activations import CORPUS, prepare
+from benchmarks.figures import Figure, show
+from flows.monitoring import held_gauges
+from store.arrays import member
+from store.catalogue import catalogue
+from store.cube import cube
+from store.layout import fill_value
+from store.repository import Repository
+from store.schema import STEP, STEP_COORDINATES
+
+FULL = (100, 150, 40)
+QUICK = (5, 20, 8)
+TOKENS, WIDTH = 16_384, 2048
+"""Size of a slab: none is written, and 128 MiB make it a task of its own."""
+
+_OPENING = """
+import sys, time
+import dask.array, psutil
+from store import open_store
+def mib(): return psutil.Process().memory_info().rss / 2**20
+before, started = mib(), time.perf_counter()
+tree = open_store(sys.argv[1])
+print(time.perf_counter() - started, mib() - before)
+"""
+
+
+def fill(place: Path, models: int, steps: int, layers: int) -> None:
+    """Create models whose steps are all complete, as far as their labels tell."""
+    for number in range(models):
+        name = f"model-{number:03}"
+        repository = prepare(place, (layers, TOKENS, WIDTH), model=name, step_capacity=steps)
+        repository.update(f"fill {name}", lambda root, name=name: _complete(root, name, steps))
+
+
+def _complete(root: zarr.Group, model: str, steps: int) -> None:
+    group = root[f"{CORPUS.name}/{model}"]
+    assert isinstance(group, zarr.Group)
+    for name, item in STEP_COORDINATES.items():
+        column = member(group, name)
+        values = np.full(steps, fill_value(item), dtype=column.dtype)
+        if name == STEP:
+            values = np.arange(steps).astype(column.dtype)
+        elif name == "complete":
+            values[:] = True
+        elif name == "sites":
+            values[:] = "residual"
+        column[:] = values
+    member(group, "residual_checksum")[:] = 1
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Return the least wall time of three runs."""
+    times = []
+    for _ in range(3):
+        started = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - started)
+    return min(times)
+
+
+def opening(place: Path) -> tuple[float, float]:
+    """Return seconds and MiB of opening the store in a process of its own, the least of three."""
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", _OPENING, str(place)],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=Path(__file__).parents[1],
+        ).stdout.split()
+        for _ in range(3)
+    ]
+    return min(float(run[0]) for run in runs), min(float(run[1]) for run in runs)
+
+
+def run(models: int, steps: int, layers: int) -> list[Figure]:
+    """Measure one size."""
+    with tempfile.TemporaryDirectory(dir=".") as folder:
+        place = Path(folder).resolve() / "store"
+        started = time.perf_counter()
+        fill(place, models, steps, layers)
+        filled = time.perf_counter() - started
+        repository = Repository.open(place, read_only=True)
+        open_seconds, mib = opening(place)
+        path = f"{CORPUS.name}/model-000"
+        planned = measure(str(place), path, plan=True)
+        tasks = planned.slabs
+        size = sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
+        described = f"{models} models × {steps} steps × {layers} layers"
+        return [
+            Figure(f"making {described}", filled, "s"),
+            Figure("size of the metadata", size / 2**20, "MiB"),
+            Figure("open_store", open_seconds, "s", 5, "at most"),
+            Figure("memory of open_store", mib, "MiB", 300, "at most"),
+            Figure("actlas ls", seconds(lambda: catalogue(repository)), "s", 10, "at most"),
+            Figure("actlas monitor", seconds(lambda: list(held_gauges(repository))), "s"),
+            Figure("cube of all", seconds(lambda: cube(place, corpus=CORPUS.name)), "s"),
+            Figure(
+                "planning all metrics of a model",
+                seconds(lambda: measure(str(place), path, plan=True)),
+                "s",
+                30,
+                "at most",
+            ),
+            Figure("tasks of a model", tasks, "", against=f"{steps} × {layers} slabs"),
+            Figure("tasks of all models", tasks * models, ""),
+            Figure("a model's Dask graph", _graph(tasks), "s", 5, "at most"),
+        ]
+
+
+def _graph(tasks: int) -> float:
+    """Return the time that Dask's threads take to go through as many tasks that do nothing."""
+    return seconds(lambda: run_tasks(_nothing, range(tasks), _nothing, THREADS))
+
+
+def _nothing(_: int | None) -> None:
+    """Take no time."""
+
+
+def main() -> int:
+    """Measure, print, and return 1 if a bar is missed."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--quick", action="store_true", help="a small store")
+    arguments = parser.parse_args()
+    figures = run(*(QUICK if arguments.quick else FULL))
+    show(figures, as_json=arguments.json)
+    return int(any(figure.holds is False for figure in figures))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
