@@ -8,10 +8,16 @@ from pathlib import Path
 from typing import Final
 
 from flows.capture.checkpoints import Checkpoint
-from flows.capture.integrity import CONFIG_FILE, INDEX_SUFFIX, TOKENIZER_FILES, WEIGHT_FILES
+from flows.capture.integrity import (
+    CONFIG_FILE,
+    INDEX_SUFFIX,
+    PROCESSOR_FILES,
+    TOKENIZER_FILES,
+    WEIGHT_FILES,
+)
 
 _SUFFIXES: Final = frozenset(Path(name).suffix for name in WEIGHT_FILES)
-_READ: Final = frozenset({CONFIG_FILE, *TOKENIZER_FILES})
+_READ: Final = frozenset({CONFIG_FILE, *PROCESSOR_FILES, *TOKENIZER_FILES})
 
 
 def last_change(checkpoint: Checkpoint) -> float | None:
