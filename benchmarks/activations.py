@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from store.create import ArraySpec, CorpusSpec, create_corpus, create_model
+from store.corpora import CorpusSpec, create_corpus
+from store.create import ArraySpec, create_model
 from store.identity import JSON
 from store.repository import Repository
 from store.schema import SITES, TOKEN_COORDINATES

@@ -25,7 +25,8 @@ from flows.capture.running import evaluating, run
 from flows.capture.sites import site_shapes
 from flows.capture.weights import LoadedModel, load_model
 from flows.streaming import stream
-from store.create import ArraySpec, CorpusSpec, create_corpus, create_model
+from store.corpora import CorpusSpec, create_corpus
+from store.create import ArraySpec, create_model
 from store.repository import Repository
 from store.schema import SITES
 from store.write import AlreadyStored, reserve_step

@@ -32,7 +32,8 @@ from analysis.evaluate import Plan, measure_layer
 from analysis.metrics import METRICS
 from analysis.tasks import stored_table
 from benchmarks.figures import Figure, show
-from store.create import ArraySpec, CorpusSpec, create_corpus, create_model
+from store.corpora import CorpusSpec, create_corpus
+from store.create import ArraySpec, create_model
 from store.layout import chunk_rows
 from store.repository import Repository
 from store.schema import DIM, LAYER, SITES, TOKEN, TOKEN_COORDINATES

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, TypedDict
 
 import numpy as np
+import zarr
 from numpy.typing import NDArray
 
 from flows.capture.errors import InputError
-from flows.capture.inputs import cut_characters, drawn
+from flows.capture.inputs import Cut, cut_characters, drawn
 from flows.capture.modality import AUDIO, IMAGE, TEXT
-from store.create import CorpusSpec, create_corpus, create_id_corpus
+from flows.growth import grown_spec, held_cuts, held_sequences, is_last_growth, texts_to_add
+from store.corpora import (
+    CorpusSpec,
+    create_corpus,
+    create_id_corpus,
+    grow_corpus,
+    id_columns,
+    text_columns,
+)
 from store.repository import Repository
 
 IDS: Final = "ids"
@@ -25,6 +34,12 @@ _NOUNS: Final = {
     IMAGE: ("images", "bytes"),
     AUDIO: ("sounds", "bytes"),
 }
+
+
+class _TextColumns(TypedDict):
+    texts: list[str]
+    sources: list[str]
+    source_starts: list[int]
 
 
 @dataclass(frozen=True)
@@ -70,6 +85,7 @@ class AddedCorpus:
         content_sha256: SHA-256 of the content.
         labels: Number of different labels.
         skipped: Files that could not be decoded, and are not in it.
+        grown_from: Number of texts that it had before they became more, None if they did not.
     """
 
     name: str
@@ -79,12 +95,14 @@ class AddedCorpus:
     content_sha256: str
     labels: int = 0
     skipped: tuple[Skipped, ...] = ()
+    grown_from: int | None = None
 
     def __str__(self) -> str:
         noun, unit = _NOUNS[self.modality]
         labels = f" with {self.labels:,} labels" if self.labels else ""
+        grown = "" if self.grown_from is None else f", grown from {self.grown_from:,}"
         return (
-            f"Corpus {self.name}: {self.texts:,} {noun}{labels}, {self.size:,} {unit},"
+            f"Corpus {self.name}: {self.texts:,} {noun}{labels}{grown}, {self.size:,} {unit},"
             f" sha256 {self.content_sha256[:12]}"
         )
 
@@ -129,7 +147,10 @@ def add_texts(
     special_tokens: bool = True,
     labels: Mapping[str, str] | None = None,
 ) -> AddedCorpus:
-    """Add a corpus of texts; the store is made when there is none.
+    """Add a corpus of texts, or more texts to it; the store is made when there is none.
+
+    A corpus of that name that was cut in the same way from some of the texts keeps them, in their
+    order, and the others come after them.
 
     Args:
         store_uri: The store.
@@ -146,35 +167,77 @@ def add_texts(
         InputError: If a text is empty, or none is as long as one sequence of characters.
         IdentityConflictError: If another corpus has the name.
     """
-    if chunking.unit == "chars":
-        cuts = cut_characters(texts, chunking.size, max_sequences=max_sequences, seed=seed)
-        rows = [(cut.text, cut.source, cut.start) for cut in cuts]
-    else:
-        _refuse_empty(texts)
-        rows = [(text, source, 0) for source, text in texts.items()]
-        if chunking.unit == "whole" and max_sequences is not None:
-            rows = [rows[i] for i in drawn(len(rows), max_sequences, seed)]
-    pieces = [text for text, _, _ in rows]
-    own_labels = None if labels is None else [labels[source] for _, source, _ in rows]
     spec = CorpusSpec(
         name=name,
         modality=TEXT,
         chunking=chunking.attributes(),
         seed=seed,
-        content_sha256=digest([text.encode() for text in (*pieces, *(own_labels or ()))]),
+        content_sha256="",
         options={"max_sequences": max_sequences, "special_tokens": special_tokens},
     )
-    create_corpus(
-        Repository.open_or_create(store_uri),
-        spec,
-        texts=pieces,
-        sources=[source for _, source, _ in rows],
-        source_starts=[start for _, _, start in rows],
-        labels=own_labels,
-    )
-    size = sum(len(text) for text in pieces)
-    known = len(set(own_labels or ()))
-    return AddedCorpus(name, TEXT, len(pieces), size, spec.content_sha256, labels=known)
+    repository = Repository.open_or_create(store_uri)
+    group = repository.read().get(name)
+    if labels is None and isinstance(group, zarr.Group) and _may_grow(group):
+        grown = _grown(repository, group, spec, _cuts(texts, chunking, None, seed))
+        if grown is not None:
+            return grown
+    chosen = _cuts(texts, chunking, max_sequences, seed)
+    own_labels = None if labels is None else [labels[cut.source] for cut in chosen]
+    spec = replace(spec, content_sha256=_text_digest(chosen, own_labels or ()))
+    create_corpus(repository, spec, **_columns(chosen), labels=own_labels)
+    return replace(_added(spec, chosen), labels=len(set(own_labels or ())))
+
+
+def _may_grow(group: zarr.Group) -> bool:
+    return "text" in group and "text_label" not in group
+
+
+def _cuts(
+    texts: Mapping[str, str], chunking: Chunking, max_sequences: int | None, seed: int
+) -> list[Cut]:
+    if chunking.unit == "chars":
+        return cut_characters(texts, chunking.size, max_sequences=max_sequences, seed=seed)
+    _refuse_empty(texts)
+    whole = [Cut(text, source, 0) for source, text in texts.items()]
+    if chunking.unit == "whole":
+        return [whole[i] for i in drawn(len(whole), max_sequences, seed)]
+    return whole
+
+
+def _grown(
+    repository: Repository, group: zarr.Group, spec: CorpusSpec, offered: Sequence[Cut]
+) -> AddedCorpus | None:
+    """Add the texts that a corpus lacks, return None where it is not one that grows."""
+    held = held_cuts(group)
+    former = str(group.attrs["content_sha256"])
+    offered_sha256 = _text_digest(offered)
+    if is_last_growth(group, spec, offered_sha256):
+        return _added(replace(spec, content_sha256=former), held)
+    rows = texts_to_add(group, spec, offered)
+    if rows is None:
+        return None
+    whole = [*held, *rows]
+    spec = replace(spec, content_sha256=_text_digest(whole))
+    spec = grown_spec(group, spec, (len(held), len(whole)), offered_sha256)
+    grow_corpus(repository, spec, text_columns(**_columns(rows)), former_sha256=former)
+    return replace(_added(spec, whole), grown_from=len(held))
+
+
+def _columns(cuts: Sequence[Cut]) -> _TextColumns:
+    return {
+        "texts": [cut.text for cut in cuts],
+        "sources": [cut.source for cut in cuts],
+        "source_starts": [cut.start for cut in cuts],
+    }
+
+
+def _added(spec: CorpusSpec, cuts: Sequence[Cut]) -> AddedCorpus:
+    size = sum(len(cut.text) for cut in cuts)
+    return AddedCorpus(spec.name, TEXT, len(cuts), size, spec.content_sha256)
+
+
+def _text_digest(cuts: Sequence[Cut], labels: Sequence[str] = ()) -> str:
+    return digest([text.encode() for text in (*(cut.text for cut in cuts), *labels)])
 
 
 def add_id_file(store_uri: str, name: str, file: Path) -> AddedCorpus:
@@ -199,12 +262,13 @@ def add_id_file(store_uri: str, name: str, file: Path) -> AddedCorpus:
 
 
 def add_ids(store_uri: str, name: str, sequences: Sequence[NDArray[np.integer]]) -> AddedCorpus:
-    """Add sequences of token ids; the store is made when there is none.
+    """Add sequences of token ids, or more of them; the store is made when there is none.
 
     Args:
         store_uri: The store.
         name: Name of the corpus.
-        sequences: Ids of each sequence, each (position,).
+        sequences: Ids of each sequence, each (position,). If the first of them are the corpus of
+            that name, the others come after them.
 
     Raises:
         IdentityConflictError: If another corpus has the name.
@@ -217,8 +281,18 @@ def add_ids(store_uri: str, name: str, sequences: Sequence[NDArray[np.integer]])
         seed=0,
         content_sha256=digest([ids.tobytes() for ids in rows]),
     )
-    create_id_corpus(Repository.open_or_create(store_uri), spec, sequences=rows)
-    return AddedCorpus(name, IDS, len(rows), sum(map(len, rows)), spec.content_sha256)
+    repository = Repository.open_or_create(store_uri)
+    group = repository.read().get(name)
+    added = AddedCorpus(name, IDS, len(rows), sum(map(len, rows)), spec.content_sha256)
+    if isinstance(group, zarr.Group) and "token_id" in group:
+        held = held_sequences(group)
+        former = digest([ids.tobytes() for ids in rows[:held]])
+        if held < len(rows) and group.attrs["content_sha256"] == former:
+            spec = grown_spec(group, spec, (held, len(rows)), spec.content_sha256)
+            grow_corpus(repository, spec, id_columns(rows[held:], held), former_sha256=former)
+            return replace(added, grown_from=held)
+    create_id_corpus(repository, spec, sequences=rows)
+    return added
 
 
 def _read(file: Path) -> str:

@@ -13,6 +13,7 @@ from flows.failures import raise_failures
 from flows.ingestion import IngestResult, ingest_checkpoint
 from flows.requests import IngestRequest
 from flows.running import CaptureOptions
+from flows.sizes import refuse_what_does_not_fit
 from flows.survey import name_of
 
 
@@ -64,7 +65,8 @@ def ingest_each(
 
 
 def _told(result: IngestResult) -> str:
-    return "stored" if result.ingested else "was stored already"
+    told = "stored" if result.ingested else "was stored already"
+    return "; ".join(filter(None, (told, result.shares)))
 
 
 @flow(name="ingest", persist_result=False)
@@ -79,6 +81,7 @@ def ingest(request: IngestRequest) -> list[dict[str, object]]:
 
     Raises:
         CheckpointError: If a source holds no checkpoint.
+        StoreFullError: If the disk cannot hold what will be stored.
         FlowError: If checkpoints failed, at the end, naming them.
     """
     checkpoints = [
@@ -86,6 +89,10 @@ def ingest(request: IngestRequest) -> list[dict[str, object]]:
         for source in request.models
         for checkpoint in find_checkpoints(source, steps=request.steps)
     ]
+    if not request.ignore_space:
+        refuse_what_does_not_fit(
+            request.store, checkpoints, request.corpus, request.capture_options()
+        )
     results, failures = ingest_each(
         checkpoints,
         store=request.store,

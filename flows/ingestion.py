@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import zarr
@@ -12,13 +12,14 @@ import zarr
 from flows.capture.digests import Digest
 from flows.capture.fingerprints import Fingerprint, fingerprint
 from flows.capture.integrity import file_sha256
+from flows.capture.rounding import Precision
 from flows.capture.settling import file_states
 from flows.inputs import Corpus, preparation, read_corpus, require_kind
 from flows.running import CaptureOptions, Job, Progress, run_job
 from store.catalogue import HeldStep, find_step
-from store.identity import JSON, identity_difference
+from store.identity import JSON, step_difference
 from store.repository import Repository
-from store.schema import ENCODER_DECODER, STACKS, STEP
+from store.schema import ENCODER_DECODER, SITES, STACKS, STEP
 from store.write import reserve_step
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class IngestResult:
         seconds: Time taken.
         sequences: Sequences of the corpus.
         truncated_sequences: Those that were longer than the model takes, and were cut.
+        same_weights: Other steps of the model with the same weights.
+        shared_weights: Other steps of it with a weight file in common.
     """
 
     path: str
@@ -50,6 +53,20 @@ class IngestResult:
     seconds: float
     sequences: int
     truncated_sequences: int
+    same_weights: tuple[int, ...] = ()
+    shared_weights: tuple[int, ...] = ()
+
+    @property
+    def shares(self) -> str:
+        """Which other steps have weights of this one, in words; nothing if none has."""
+        same, partly = (
+            ", ".join(map(str, steps)) for steps in (self.same_weights, self.shared_weights)
+        )
+        notes = (
+            f"the same weights as step {same}" if same else "",
+            f"a weight file in common with step {partly}" if partly else "",
+        )
+        return "; ".join(filter(None, notes))
 
 
 def ingest_checkpoint(
@@ -84,9 +101,9 @@ def ingest_checkpoint(
     repository = Repository.open(store_uri)
     source = read_corpus(repository, corpus)
     job = prepare_job(repository, source, checkpoint, options, digest=digest)
-    ingested = False
+    ingested = grows(job) and run_job(_of_stored_sites(job), progress)
     if not is_stored(job):
-        ingested = run_job(job, progress)
+        ingested = run_job(job, progress) or ingested
     steps = _held_steps(job)
     held = [step for step in steps.values() if step is not None]
     facts = repository.read()[next(iter(steps))].attrs.asdict()
@@ -99,6 +116,8 @@ def ingest_checkpoint(
         seconds=time.monotonic() - started,
         sequences=_count(facts, "n_sequences"),
         truncated_sequences=_count(facts, "truncated_sequences"),
+        same_weights=held[0].duplicates,
+        shared_weights=held[0].shared,
     )
 
 
@@ -122,8 +141,26 @@ def prepare_job(
     prepared = preparation(corpus, checkpoint)
     states = file_states(checkpoint)
     weights = fingerprint(checkpoint, digest=digest)
-    identity = _identity(corpus, weights) | prepared
-    return Job(repository, corpus, checkpoint, weights, identity, options, states)
+    identity = _identity(corpus, weights, options.precision) | prepared
+    former = tuple({**identity, "corpus": one.identity()} for one in corpus.earlier())
+    return Job(repository, corpus, checkpoint, weights, identity, former, options, states)
+
+
+def grows(job: Job) -> bool:
+    """Tell whether a step is there over what the corpus was, so that only more is to be run."""
+    held = [step for step in _held_steps(job).values() if step is not None]
+    return any(
+        not step_difference(step.identity, former) for step in held for former in job.grown_from
+    )
+
+
+def _of_stored_sites(job: Job) -> Job:
+    """Return a job for all sites that a step has, and no other."""
+    held = [step for step in _held_steps(job).values() if step is not None]
+    stored = {site for step in held for site in step.sites}
+    sites = tuple(name for name in SITES if name in stored)
+    nonfinite = job.options.allow_nonfinite or any(step.nonfinite for step in held)
+    return replace(job, options=replace(job.options, sites=sites, allow_nonfinite=nonfinite))
 
 
 def is_stored(job: Job) -> bool:
@@ -136,8 +173,8 @@ def is_stored(job: Job) -> bool:
     for path, held in steps.items():
         if held is None:
             return False
-        if identity_difference(held.identity, job.identity):
-            if not job.options.supersede:
+        if step_difference(held.identity, job.identity):
+            if not job.options.supersede and not grows(job):
                 # It refuses, and says what differs.
                 reserve_step(job.repository, path, held.step, identity=job.identity)
             return False
@@ -149,10 +186,10 @@ def is_stored(job: Job) -> bool:
 def satisfies(held: HeldStep, job: Job) -> bool:
     """Tell whether a stored step was made from the same, and has every site that is wanted."""
     wanted = set(job.options.sites or ())
-    return not identity_difference(held.identity, job.identity) and wanted <= set(held.sites)
+    return not step_difference(held.identity, job.identity) and wanted <= set(held.sites)
 
 
-def _identity(corpus: Corpus, weights: Fingerprint) -> dict[str, JSON]:
+def _identity(corpus: Corpus, weights: Fingerprint, precision: Precision) -> dict[str, JSON]:
     """Return everything that changes the values of a step, known without running the model.
 
     Versions of libraries are recorded with the step rather than compared: a new one is no reason
@@ -165,6 +202,7 @@ def _identity(corpus: Corpus, weights: Fingerprint) -> dict[str, JSON]:
         "tokenizer_sha256": weights.tokenizer_sha256 if corpus.has_text else None,
         "corpus": corpus.identity(),
         "dtype": "as stored",
+        "precision": precision,
         "attention": "default",
     }
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import zarr
 
 from flows.capture.configs import load_config, longest_input
-from flows.capture.inputs import from_ids, tokenize
+from flows.capture.inputs import Draw, from_ids, tokenize
 from flows.capture.modality import AUDIO, IMAGE, TEXT, require_modality
 from flows.capture.tokenizer import load_tokenizer
+from flows.growth import FormerCorpus, growth_of
 from store.arrays import member
 from store.errors import UnknownNameError
 from store.identity import JSON
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from flows.capture.checkpoints import Checkpoint
     from flows.capture.items import Items
     from flows.capture.tokens import Tokens
+
+_ADDED: Final = 8
+"""More tokens than a tokenizer adds to a sequence, and than UTF-8 bytes it leaves alone."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,8 @@ class Corpus:
         seed: Seed of the draw of sequences.
         max_sequences: Number of sequences drawn, None for all.
         special_tokens: Whether tokenizers add theirs.
+        former: What it was before it grew, the shortest first.
+        length: Number of its texts, or sequences of ids; the group may hold more by now.
         group: Its group, at the snapshot it was opened at; texts and ids are read from it.
     """
 
@@ -47,6 +53,8 @@ class Corpus:
     seed: int
     max_sequences: int | None
     special_tokens: bool
+    former: tuple[FormerCorpus, ...]
+    length: int | None
     group: zarr.Group
 
     @property
@@ -61,13 +69,28 @@ class Corpus:
 
     def identity(self) -> dict[str, JSON]:
         """Return everything about the corpus that changes what a model is shown."""
-        return {
+        draws = [[one.length, one.max_sequences] for one in self.former]
+        grown: dict[str, JSON] = {"grown_from": draws} if draws else {}
+        return grown | {
             "content_sha256": self.content_sha256,
             "chunking": self.chunking,
             "seed": self.seed,
             "max_sequences": self.max_sequences,
             "special_tokens": self.special_tokens,
         }
+
+    def earlier(self) -> list[Corpus]:
+        """Return what the corpus was before it grew, the shortest first."""
+        return [
+            replace(
+                self,
+                content_sha256=one.content_sha256,
+                max_sequences=one.max_sequences,
+                former=self.former[:number],
+                length=one.length,
+            )
+            for number, one in enumerate(self.former)
+        ]
 
 
 def read_corpus(repository: Repository, name: str) -> Corpus:
@@ -87,6 +110,7 @@ def read_corpus(repository: Repository, name: str) -> Corpus:
     assert isinstance(options, Mapping)
     wanted = options.get("max_sequences")
     assert wanted is None or isinstance(wanted, int)
+    growth = growth_of(facts)
     return Corpus(
         name=name,
         modality=str(facts["modality"]),
@@ -95,6 +119,8 @@ def read_corpus(repository: Repository, name: str) -> Corpus:
         seed=seed,
         max_sequences=wanted,
         special_tokens=bool(options.get("special_tokens", False)),
+        former=tuple(growth[:-1]),
+        length=growth[-1].length if growth else None,
         group=group,
     )
 
@@ -158,15 +184,25 @@ def corpus_tokens(corpus: Corpus, checkpoint: Checkpoint) -> Tokens:
     if not corpus.has_text:
         ids = np.asarray(member(corpus.group, "token_id")[:])
         numbers = np.asarray(member(corpus.group, "sequence")[:])
-        sequences = np.split(ids, np.flatnonzero(np.diff(numbers)) + 1)
+        sequences = np.split(ids, np.flatnonzero(np.diff(numbers)) + 1)[: corpus.length]
         return from_ids(sequences, max_length=longest_input(config))
     tokenizer = load_tokenizer(checkpoint)
+    by_tokens = corpus.chunking["unit"] == "tokens"
     return tokenize(
-        [str(text) for text in np.asarray(member(corpus.group, "text")[:])],
+        [str(text) for text in np.asarray(member(corpus.group, "text")[: corpus.length])],
         tokenizer,
         chunking=corpus.chunking,
         special_tokens=corpus.special_tokens,
         max_length=longest_input(config, tokenizer),
-        max_sequences=corpus.max_sequences if corpus.chunking["unit"] == "tokens" else None,
+        max_sequences=corpus.max_sequences if by_tokens else None,
         seed=corpus.seed,
+        earlier=[Draw(one.length, one.max_sequences) for one in corpus.former if by_tokens],
     )
+
+
+def most_tokens(corpus: Corpus) -> int:
+    """Return a number of tokens that no tokenizer makes more of the corpus than."""
+    if not corpus.has_text:
+        return member(corpus.group, "token_id").shape[0]
+    texts = np.asarray(member(corpus.group, "text")[:])
+    return sum(len(str(text).encode()) + _ADDED for text in texts)

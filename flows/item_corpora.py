@@ -17,7 +17,7 @@ from flows.capture.errors import InputError
 from flows.capture.inputs import drawn
 from flows.capture.modality import IMAGE
 from flows.corpora import AddedCorpus, Skipped, digest
-from store.create import CorpusSpec
+from store.corpora import CorpusSpec
 from store.items import Item, create_item_corpus
 from store.repository import Repository
 

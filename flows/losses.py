@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import numpy.typing as npt
 
 if TYPE_CHECKING:
     from flows.capture.rows import RowBlock
@@ -26,9 +27,13 @@ class MeanLoss:
         for block in blocks:
             losses = block.values.get(TOKEN_LOSS)
             if losses is not None:
-                self._sum += float(np.nansum(losses, dtype=np.float64))
-                self._tokens += int(np.count_nonzero(~np.isnan(losses)))
+                self.add(losses)
             yield block
+
+    def add(self, losses: npt.NDArray[np.float32]) -> None:
+        """Take losses in (token,); NaN is left out."""
+        self._sum += float(np.nansum(losses, dtype=np.float64))
+        self._tokens += int(np.count_nonzero(~np.isnan(losses)))
 
     def mean(self) -> float:
         """Return the mean over all tokens but the first of each sequence, in nats; NaN of none."""

@@ -1,48 +1,24 @@
-"""What an ingest would do: tokens, bytes, files, time, and whether it fits; no model is loaded."""
+"""What an ingest would do: tokens, bytes, files, time, and whether it fits."""
 
 from __future__ import annotations
 
-import math
 import shutil
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from flows.capture.configs import load_config
 from flows.capture.tokens import Tokens
-from flows.ingestion import DEFAULT_OPTIONS, is_stored, prepare_job
-from flows.inputs import corpus_inputs, read_corpus
-from flows.running import DEFAULT_SITES, CaptureOptions, Job
-from store.layout import chunk_rows, token_chunks
+from flows.ingestion import DEFAULT_OPTIONS, grows, is_stored, prepare_job
+from flows.inputs import Corpus, corpus_inputs, corpus_tokens, read_corpus
+from flows.running import CaptureOptions, Job
+from flows.sizes import activation_sizes, parts_of
+from flows.trial import ENOUGH_SECONDS, Trial, run_trial
 from store.repository import Repository
-from store.schema import (
-    BLOCK,
-    DIM,
-    HEAD,
-    HEAD_DIM,
-    KEY_POSITION,
-    KEY_VALUE_HEAD,
-    LAYER,
-    SITES,
-    STEP,
-    TOKEN,
-)
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedConfig
-
     from flows.capture.checkpoints import Checkpoint
-
-_FORWARD_EFFICIENCY: Final = 0.5
-"""Share of the speed of one large matrix product that a forward pass and its writing reach."""
-
-_PARAMETERS_OF_A_BLOCK: Final = 12
-"""Weights of a block of the usual proportions, in units of the squared width."""
-
-_VALUE_BYTES: Final = 4
+    from flows.capture.items import Items
 
 
 @dataclass(frozen=True)
@@ -53,10 +29,11 @@ class PlannedStep:
         path: Group of the model.
         step: Training step.
         stored: Whether it is there already; then nothing would be done.
-        tokens: Length of the token axis.
+        tokens: Length of the token axis; of a step that grows, what is new of it.
         raw_bytes: Bytes of its activations before compression: the most that is written.
+        stored_bytes: Bytes that are written, by what a part of them took.
         files: Chunks that hold them.
-        seconds: Time on this CPU, roughly.
+        seconds: Time, by what a part of it took.
         sequences: Sequences of the corpus.
         truncated_sequences: Those that are longer than the model takes, and would be cut.
     """
@@ -66,6 +43,7 @@ class PlannedStep:
     stored: bool
     tokens: int
     raw_bytes: int
+    stored_bytes: int
     files: int
     seconds: float
     sequences: int
@@ -79,10 +57,12 @@ class IngestPlan:
     Attributes:
         steps: One entry a checkpoint.
         free_bytes: Free space where the store is, None for an object store.
+        start_seconds: Time to import PyTorch and to warm up, once.
     """
 
     steps: tuple[PlannedStep, ...]
     free_bytes: int | None
+    start_seconds: float = 0.0
 
     @property
     def missing(self) -> tuple[PlannedStep, ...]:
@@ -95,9 +75,21 @@ class IngestPlan:
         return sum(step.raw_bytes for step in self.missing)
 
     @property
+    def stored_bytes(self) -> int:
+        """What would be written."""
+        return sum(step.stored_bytes for step in self.missing)
+
+    @property
+    def seconds(self) -> float:
+        """How long it would take."""
+        return (self.start_seconds if self.missing else 0.0) + sum(
+            step.seconds for step in self.steps
+        )
+
+    @property
     def fits(self) -> bool:
-        """Whether that is free, as far as one can know."""
-        return self.free_bytes is None or self.raw_bytes <= self.free_bytes
+        """Whether what would be written is free, as far as one can know."""
+        return self.free_bytes is None or self.stored_bytes <= self.free_bytes
 
 
 def plan_ingest(
@@ -106,128 +98,114 @@ def plan_ingest(
     corpus: str,
     *,
     options: CaptureOptions = DEFAULT_OPTIONS,
+    enough_seconds: float = ENOUGH_SECONDS,
 ) -> IngestPlan:
     """Find out what ingesting checkpoints would do.
 
-    Checkpoint files are digested and the corpus is tokenized, as for an ingest; sizes come from
-    the configs. Sites that a model turns out not to have are counted all the same.
+    Checkpoint files are digested and the corpus is tokenized, as for an ingest. Of each model, one
+    checkpoint that is missing is loaded, and run over a part of the corpus. Nothing is written to
+    the store.
 
     Args:
         store_uri: The store.
         checkpoints: Checkpoints from :func:`flows.capture.find_checkpoints`.
         corpus: Name of a corpus in the store.
         options: How they would be run and stored.
+        enough_seconds: A part of the corpus that takes as long is enough of a trial.
 
     Raises:
         UnknownNameError: If the store has no such corpus.
         IdentityConflictError: If something else is stored under a step.
-        CaptureError: If a checkpoint is damaged or lacks its tokenizer.
+        CaptureError: If a checkpoint is damaged, lacks its tokenizer, or cannot be run.
     """
     repository = Repository.open(store_uri)
-    source = read_corpus(repository, corpus)
-    flops = _matrix_flops()
-    known: dict[str, list[_Part]] = {}
-    steps = []
-    for checkpoint in checkpoints:
-        job = prepare_job(repository, source, checkpoint, options)
-        key = f"{job.weights.tokenizer_sha256} {job.weights.config_sha256}"
-        if key not in known:
-            known[key] = _parts(job)
-        steps.append(_planned(job, known[key], flops))
     directory = repository.location.directory
-    return IngestPlan(
-        tuple(steps), None if directory is None else shutil.disk_usage(directory).free
-    )
+    source = read_corpus(repository, corpus)
+    planner = _Planner(repository, source, options, enough_seconds)
+    steps = tuple(planner.planned(checkpoint) for checkpoint in checkpoints)
+    free = None if directory is None else shutil.disk_usage(directory).free
+    return IngestPlan(steps, free, planner.start_seconds)
 
 
-@dataclass(frozen=True)
-class _Part:
-    """What a stack of blocks would be run over.
+class _Planner:
+    """Plans one checkpoint after the other; those of one model share its trial."""
 
-    Attributes:
-        sizes: Size of every dimension that a site of it may have.
-        tokens: Its tokens, or rows.
-    """
+    def __init__(
+        self,
+        repository: Repository,
+        corpus: Corpus,
+        options: CaptureOptions,
+        enough_seconds: float,
+    ) -> None:
+        self.start_seconds = 0.0
+        self._repository, self._corpus, self._options = repository, corpus, options
+        self._enough_seconds = enough_seconds
+        self._shown: dict[str, Tokens | Items] = {}
+        self._trials: dict[str, Trial] = {}
+        self._preparing: dict[str, float] = {}
 
-    sizes: Mapping[str, int]
-    tokens: Tokens
+    def planned(self, checkpoint: Checkpoint) -> PlannedStep:
+        """Return what would be done about a checkpoint."""
+        started = time.perf_counter()
+        job = prepare_job(self._repository, self._corpus, checkpoint, self._options)
+        digesting = time.perf_counter() - started
+        key = f"{job.weights.tokenizer_sha256} {job.weights.config_sha256}"
+        shown = self._shown_of(job, key)
+        stored = is_stored(job)
+        fresh = _new_part(job, shown)
+        parts = parts_of(checkpoint, fresh)
+        n_tokens = sum(part.n_tokens for part in parts)
+        sizes = activation_sizes(checkpoint, parts, self._options)
+        seconds, stored_bytes = digesting, 0.0
+        if not stored:
+            trial = self._trial_of(job, fresh, key)
+            seconds += self._preparing[key] + trial.seconds(n_tokens)
+            stored_bytes = trial.token_bytes * n_tokens
+        return PlannedStep(
+            path=job.path,
+            step=checkpoint.step,
+            stored=stored,
+            tokens=n_tokens,
+            raw_bytes=sizes.raw_bytes,
+            stored_bytes=round(stored_bytes),
+            files=sizes.chunks,
+            seconds=seconds,
+            sequences=shown.n_sequences if isinstance(shown, Tokens) else len(shown),
+            truncated_sequences=shown.truncated if isinstance(shown, Tokens) else 0,
+        )
 
+    def _shown_of(self, job: Job, key: str) -> Tokens | Items:
+        if key not in self._shown:
+            # The first call also imports; what each ingest pays is the second one.
+            first, second = _timed(job), _timed(job)
+            if not self._shown:
+                self.start_seconds += max(0.0, first[1] - second[1])
+            self._shown[key], self._preparing[key] = second
+        return self._shown[key]
 
-def _parts(job: Job) -> list[_Part]:
-    config, shown = load_config(job.checkpoint), corpus_inputs(job.corpus, job.checkpoint)
-    if isinstance(shown, Tokens):
-        return [_Part(_sizes(config, shown), shown)]
-    from flows.capture.untrained import outline
+    def _trial_of(self, job: Job, shown: Tokens | Items, key: str) -> Trial:
+        if not self._trials:
+            started = time.perf_counter()
+            import flows.capture.forward
+            import flows.capture.weights  # noqa: F401
 
-    stacks = outline(job.checkpoint, shown.shapes())
-    parts = [(stack, shown.tokens(stack.extent)) for stack in stacks]
-    return [
-        _Part(_dimensions(stack.n_blocks, stack.width, config, tokens), tokens)
-        for stack, tokens in parts
-    ]
-
-
-def _planned(job: Job, parts: Sequence[_Part], flops: float) -> PlannedStep:
-    """Return what would be done about a checkpoint, all of its stacks together."""
-    each = [_planned_part(job, part, flops) for part in parts]
-    return replace(
-        each[0],
-        tokens=sum(part.tokens for part in each),
-        raw_bytes=sum(part.raw_bytes for part in each),
-        files=sum(part.files for part in each),
-        seconds=sum(part.seconds for part in each),
-    )
-
-
-def _planned_part(job: Job, part: _Part, flops: float) -> PlannedStep:
-    sizes, tokens = part.sizes, part.tokens
-    values, arrays = 0, 0
-    for name in job.options.sites or DEFAULT_SITES:
-        dims = [dim for dim in SITES[name].dims if dim not in (STEP, TOKEN)]
-        values += math.prod(sizes[dim] for dim in dims)
-        arrays += math.prod(sizes[dim] for dim in dims if dim in (LAYER, BLOCK))
-    parameters = _PARAMETERS_OF_A_BLOCK * sizes[BLOCK] * sizes[DIM] ** 2
-    rows = chunk_rows(sizes[DIM], len(tokens))
-    return PlannedStep(
-        path=job.path,
-        step=job.checkpoint.step,
-        stored=is_stored(job),
-        tokens=len(tokens),
-        raw_bytes=values * len(tokens) * _VALUE_BYTES,
-        files=arrays * token_chunks(len(tokens), rows),
-        seconds=2 * parameters * len(tokens) / (flops * _FORWARD_EFFICIENCY),
-        sequences=tokens.n_sequences,
-        truncated_sequences=tokens.truncated,
-    )
-
-
-def _sizes(config: PreTrainedConfig, tokens: Tokens) -> Mapping[str, int]:
-    """Return the size of every dimension that a site may have, from a config."""
-    text = config.get_text_config()
-    return _dimensions(int(text.num_hidden_layers), int(text.hidden_size), text, tokens)
-
-
-def _dimensions(
-    blocks: int, width: int, text: PreTrainedConfig, tokens: Tokens
-) -> Mapping[str, int]:
-    own = getattr(text, "num_attention_heads", None)
-    heads = own if isinstance(own, int) else 1
-    return {
-        LAYER: blocks + 1,
-        BLOCK: blocks,
-        DIM: width,
-        HEAD: heads,
-        KEY_VALUE_HEAD: int(getattr(text, "num_key_value_heads", None) or heads),
-        HEAD_DIM: int(getattr(text, "head_dim", None) or width // heads),
-        KEY_POSITION: int(tokens.lengths.max()),
-    }
+            self.start_seconds += time.perf_counter() - started
+        if key not in self._trials:
+            trial = run_trial(job, shown, enough_seconds=self._enough_seconds)
+            self.start_seconds += 0.0 if self._trials else trial.warm_up_seconds
+            self._trials[key] = trial
+        return self._trials[key]
 
 
-def _matrix_flops(size: int = 512, repeats: int = 8) -> float:
-    """Measure how many floating-point operations a second large matrix products reach here."""
-    matrix = np.ones((size, size), dtype=np.float32)
-    matrix @ matrix
+def _timed(job: Job) -> tuple[Tokens | Items, float]:
     started = time.perf_counter()
-    for _ in range(repeats):
-        matrix @ matrix
-    return 2 * size**3 * repeats / (time.perf_counter() - started)
+    shown = corpus_inputs(job.corpus, job.checkpoint)
+    return shown, time.perf_counter() - started
+
+
+def _new_part(job: Job, shown: Tokens | Items) -> Tokens | Items:
+    """Return what would be run: of a step whose corpus grew, the sequences that came later."""
+    if not isinstance(shown, Tokens) or not grows(job):
+        return shown
+    former = corpus_tokens(job.corpus.earlier()[-1], job.checkpoint)
+    return shown.select(range(former.n_sequences, shown.n_sequences))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from flows.measurement import complete_steps, require_known
 from flows.running import CaptureOptions, run_job
-from flows.sources import source_job
+from flows.sources import source_job, stored_precision
 from store.catalogue import HeldModel, catalogue
 from store.repository import Repository
 from store.schema import SITES, node_name
@@ -84,11 +84,12 @@ def _store_again(
     """Run a checkpoint once more for all sites that the groups of its stacks have."""
     there = [(held, one) for held in stacks for one in held.steps if one.step == step]
     stored = {site for _, one in there for site in one.sites}
+    held, one = there[0]
     options = CaptureOptions(
         sites=tuple(site for site in SITES if site in stored),
         device=device,
+        precision=stored_precision(one),
         allow_nonfinite=any(one.nonfinite for _, one in there),
         rewrite=True,
     )
-    held, one = there[0]
-    run_job(source_job(repository, held, one, source=source, options=options))
+    run_job(source_job(repository, held, one, source=source, options=options, newest=True))

@@ -13,7 +13,7 @@ from flows.capture.errors import CheckpointError
 from flows.inputs import corpus_inputs
 from flows.measurement import complete_steps, require_known
 from flows.running import CaptureOptions, Job, load_job, shown_tokens, stack_tokens
-from flows.sources import source_job
+from flows.sources import source_job, stored_precision
 from store.errors import CorruptChunkError, MissingChunkError
 from store.identity import column_difference
 from store.schema import BLOCK, LAYER, SITES, TOKEN
@@ -110,7 +110,8 @@ def replay_model(
     ]
     replayed = []
     for step in chosen:
-        options = CaptureOptions(sites=step.sites, device=device)
+        precision = stored_precision(step)
+        options = CaptureOptions(sites=step.sites, device=device, precision=precision)
         job = source_job(repository, held, step, source=source, options=options)
         replayed.append(_replay_step(job, held, step, count, seed))
         if progress is not None:
@@ -127,10 +128,12 @@ def _replay_step(job: Job, held: HeldModel, step: HeldStep, count: int, seed: in
     tokens = stack_tokens(loaded, shown)
     snapshot = job.repository.snapshot_id()
     _require_same_tokens(job, held, snapshot, shown_tokens(loaded, tokens))
-    filled = np.flatnonzero(tokens.lengths)
+    visible = tokens.offsets[1:] <= held.n_tokens
+    filled = np.flatnonzero((tokens.lengths > 0) & visible)
     drawn = np.random.default_rng(seed).choice(filled, min(count, len(filled)), replace=False)
     sequences = tuple(sorted(drawn.tolist()))
-    alone = replay(loaded, tokens, sequences, step.sites)
+    precision = job.options.precision
+    alone = replay(loaded, tokens, sequences, step.sites, precision=precision)
     worst, problem = None, ""
     try:
         rows = [
@@ -142,7 +145,7 @@ def _replay_step(job: Job, held: HeldModel, step: HeldStep, count: int, seed: in
     except (MissingChunkError, CorruptChunkError) as error:
         problem = str(error)
     dtype = loaded.source_dtype
-    tolerance = TOLERANCE.get(dtype, min(TOLERANCE.values()))
+    tolerance = max(TOLERANCE.get(name, min(TOLERANCE.values())) for name in (dtype, precision))
     where = job.checkpoint.source
     return Replayed(held.path, step.step, where, dtype, tolerance, sequences, worst, problem)
 
@@ -152,7 +155,7 @@ def _require_same_tokens(job: Job, held: HeldModel, snapshot: str, shown: Tokens
     lines = [
         line
         for name, column in shown.coordinates().items()
-        for line in column_difference(name, stored[name].values, column)
+        for line in column_difference(name, stored[name].values, column[: held.n_tokens])
     ]
     if lines:
         listed = "".join(f"\n  {line}" for line in lines)

@@ -7,6 +7,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from flows.capture.rounding import FULL_PRECISION, Precision
 from flows.measurement import MeasureOptions
 from flows.running import CaptureOptions
 
@@ -46,6 +47,9 @@ class _Captured(_Request):
     batch_tokens: int | None = Field(
         default=None, ge=1, le=1 << 20, description="Tokens of a batch; by the device when empty."
     )
+    precision: Precision = Field(
+        default=FULL_PRECISION, description="Dtype to whose values activations are rounded."
+    )
     allow_nonfinite: bool = Field(
         default=False, description="Store NaN and infinity, counted, instead of refusing them."
     )
@@ -59,6 +63,7 @@ class _Captured(_Request):
             sites=None if self.sites is None else tuple(self.sites),
             device=self.device,
             batch_tokens=self.batch_tokens,
+            precision=self.precision,
             allow_nonfinite=self.allow_nonfinite,
             supersede=self.supersede,
         )
@@ -99,6 +104,9 @@ class IngestRequest(_Captured):
     )
     steps: list[int] | None = Field(
         default=None, description="Training steps wanted; all that are found when empty."
+    )
+    ignore_space: bool = Field(
+        default=False, description="Run even if the disk cannot hold what will be stored."
     )
 
 

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import numpy as np
+
 from flows.capture.errors import CheckpointError
+from flows.capture.rounding import FULL_PRECISION, Precision
 from flows.capture.settling import file_states
 from flows.capture.tokens import Tokens
 from flows.inputs import Corpus, corpus_inputs
 from flows.losses import TOKEN_LOSS, MeanLoss
-from flows.streaming import stream
+from flows.streaming import continued, stream
 from store.create import ArraySpec, create_model
-from store.errors import StoreError
+from store.errors import NonFiniteError, StoreError, UnknownNameError
 from store.identity import JSON
 from store.repository import Repository
+from store.request import AlreadyStored
 from store.schema import ENCODER_DECODER, HEAD, HEAD_DIM, SITES, TOKEN, node_name
-from store.slots import AlreadyStored
 from store.unused import remove_unused_model
-from store.write import reserve_step
+from store.write import StepWriter, reserve_step
 
 if TYPE_CHECKING:
     from flows.capture.checkpoints import Checkpoint
     from flows.capture.fingerprints import Fingerprint
     from flows.capture.items import Items
+    from flows.capture.rows import RowBlock
     from flows.capture.weights import LoadedModel
 
 Progress: TypeAlias = "Callable[[int, int], None]"
@@ -37,6 +41,9 @@ DEFAULT_SITES: Final = ("residual", "final_norm")
 
 RIVAL_WAIT: Final = timedelta(minutes=10)
 """How long to wait for another living writer of the same step before giving up on it."""
+
+CREATION_TRIES: Final = 3
+"""How often a model's group is created if others, who fail, take it back each time."""
 
 _RECORDED_VERSIONS: Final = ("actlas", "icechunk", "numpy", "torch", "transformers", "zarr")
 
@@ -51,6 +58,7 @@ class CaptureOptions:
         batch_tokens: Tokens of a batch, by the device when None.
         allow_nonfinite: Store NaN and infinity, counted, instead of refusing them.
         supersede: Replace what is stored under the step from other weights or other inputs.
+        precision: Dtype to whose values activations are rounded; float32 leaves them as they are.
         rewrite: Write anew what is stored from the same, because it is damaged.
         rival_wait: How long to wait for another living writer of the same step.
     """
@@ -60,6 +68,7 @@ class CaptureOptions:
     batch_tokens: int | None = None
     allow_nonfinite: bool = False
     supersede: bool = False
+    precision: Precision = FULL_PRECISION
     rewrite: bool = False
     rival_wait: timedelta = RIVAL_WAIT
 
@@ -74,6 +83,7 @@ class Job:
         checkpoint: The checkpoint.
         weights: Its fingerprint.
         identity: Everything that changes the values.
+        grown_from: The same over what the corpus was before it grew, each time.
         options: How it is run and stored.
         states: What its files looked like before they were digested.
     """
@@ -83,6 +93,7 @@ class Job:
     checkpoint: Checkpoint
     weights: Fingerprint
     identity: Mapping[str, JSON]
+    grown_from: tuple[Mapping[str, JSON], ...]
     options: CaptureOptions
     states: tuple[str, ...] = ()
 
@@ -105,6 +116,22 @@ def run_job(job: Job, progress: Progress | None = None) -> bool:
     shown = corpus_inputs(job.corpus, job.checkpoint)
     loaded = load_job(job, shown)
     parts = [(one, stack_tokens(one, shown)) for one in loaded.each_stack()]
+    return store_parts(job, parts, progress)
+
+
+def store_parts(
+    job: Job, parts: Sequence[tuple[LoadedModel, Tokens]], progress: Progress | None = None
+) -> bool:
+    """Commit what stacks of a loaded model give for tokens.
+
+    Args:
+        job: What to store.
+        parts: The model with each of its stacks chosen, and what that is shown.
+        progress: Called with the number of tokens just done, and of all.
+
+    Returns:
+        Whether anything was stored: another process may have been faster.
+    """
     total = sum(len(tokens) for _, tokens in parts)
     report = None if progress is None else lambda done: progress(done, total)
     try:
@@ -160,34 +187,67 @@ def _store_stack(
 ) -> bool:
     from flows.capture.forward import capture
 
-    sites = _create(job, loaded, tokens)
-    writer = reserve_step(
-        job.repository,
-        "/".join(filter(None, (job.path, loaded.stack.name))),
-        job.checkpoint.step,
-        identity=job.identity,
-        sites=sites,
-        supersede=job.options.supersede,
-        rewrite=job.options.rewrite,
-        allow_nonfinite=job.options.allow_nonfinite,
-        wait=job.options.rival_wait,
-    )
+    writer = _reserve(job, loaded, tokens)
     if isinstance(writer, AlreadyStored):
         return False
     with writer:
+        first = int(np.searchsorted(tokens.offsets, writer.held_tokens))
         blocks = capture(
             loaded,
-            tokens,
+            tokens.select(range(first, tokens.n_sequences)) if first else tokens,
             writer.sites,
             block_rows=writer.chunk_rows,
             batch_tokens=job.options.batch_tokens,
             allow_nonfinite=True,  # the writer looks, in its own thread, and knows the step
+            precision=job.options.precision,
             progress=progress,
         )
         loss = MeanLoss()
-        stream(loss.watching(blocks), writer)
+        blocks = loss.watching(blocks)
+        if writer.held_tokens:
+            blocks = continued(blocks, writer)
+            if TOKEN_LOSS in writer.sites:
+                loss.add(writer.held_rows(TOKEN_LOSS, whole=True))
+        _stream(blocks, writer, job.options.precision)
         writer.commit(provenance=_provenance(job, tokens, loaded) | {"loss": loss.mean()})
     return True
+
+
+def _reserve(job: Job, loaded: LoadedModel, tokens: Tokens) -> StepWriter | AlreadyStored:
+    """Create what is missing of the group of a stack, and reserve the step in it."""
+    path = "/".join(filter(None, (job.path, loaded.stack.name)))
+    for tries_left in reversed(range(CREATION_TRIES)):
+        sites = _create(job, loaded, tokens)
+        try:
+            return reserve_step(
+                job.repository,
+                path,
+                job.checkpoint.step,
+                identity=job.identity,
+                sites=sites,
+                supersede=job.options.supersede,
+                rewrite=job.options.rewrite,
+                grown_from=job.grown_from,
+                allow_nonfinite=job.options.allow_nonfinite,
+                wait=job.options.rival_wait,
+            )
+        except UnknownNameError:
+            # Another writer failed, and took the group back before a step was in it.
+            if not tries_left:
+                raise
+    raise AssertionError
+
+
+def _stream(blocks: Iterable[RowBlock], writer: StepWriter, precision: Precision) -> None:
+    try:
+        stream(blocks, writer)
+    except NonFiniteError as error:
+        if precision != "float16":
+            raise
+        cause = " in float16, which ends at 65,504; bfloat16 reaches as far as float32"
+        raise NonFiniteError(
+            error.site, error.layer, error.count, error.where, cause=cause
+        ) from error
 
 
 def _create(job: Job, loaded: LoadedModel, tokens: Tokens) -> tuple[str, ...]:
@@ -248,11 +308,17 @@ def _needs_probabilities(options: CaptureOptions) -> bool:
 
 
 def _provenance(job: Job, tokens: Tokens, loaded: LoadedModel) -> dict[str, JSON]:
+    precision = job.options.precision
     return {
         "revision": job.checkpoint.revision,
         "weights_sha256": job.weights.weights_sha256,
         "weight_files": dict(job.weights.files),
         "tokens_sha256": tokens.sha256(),
         "source_dtype": loaded.source_dtype,
-        "versions": {name: version(name) for name in _RECORDED_VERSIONS},
+        "precision": "" if precision == FULL_PRECISION else precision,
+        "checkpoint": job.checkpoint.place,
+        "versions": {
+            **{name: version(name) for name in _RECORDED_VERSIONS},
+            "attention": loaded.attention,
+        },
     }

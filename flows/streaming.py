@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from queue import Queue
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
+from store.schema import SITES, TOKEN
 from store.write import StepWriter
 
 if TYPE_CHECKING:
@@ -39,6 +42,36 @@ def stream(blocks: Iterable[RowBlock], writer: StepWriter) -> None:
         finally:
             waiting.put(None)
     written.result()
+
+
+def continued(blocks: Iterable[RowBlock], writer: StepWriter) -> Iterator[RowBlock]:
+    """Put rows after those that a step has, in blocks that begin where chunks do.
+
+    Args:
+        blocks: Rows of the new tokens alone, in order.
+        writer: Writer of the step, whose last chunk may have room.
+    """
+    from flows.capture.rows import RowBlock
+
+    axes = {site: SITES[site].dims[1:].index(TOKEN) for site in writer.sites}
+    waiting = {site: writer.held_rows(site) for site in writer.sites}
+    start = writer.held_tokens - writer.held_tokens % writer.chunk_rows
+    for block in blocks:
+        waiting = {
+            site: np.concatenate([waiting[site], block.values[site]], axis)
+            for site, axis in axes.items()
+        }
+        ready = min(waiting[site].shape[axis] for site, axis in axes.items())
+        ready -= ready % writer.chunk_rows
+        if ready:
+            parts = {site: np.split(waiting[site], [ready], axis) for site, axis in axes.items()}
+            yield RowBlock(
+                start, start + ready, {site: first for site, (first, _) in parts.items()}
+            )
+            waiting = {site: rest for site, (_, rest) in parts.items()}
+            start += ready
+    if start < writer.n_tokens:
+        yield RowBlock(start, writer.n_tokens, waiting)
 
 
 def _write(waiting: Queue[RowBlock | None], writer: StepWriter, stopped: threading.Event) -> None:

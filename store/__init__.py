@@ -1,17 +1,30 @@
-"""The activation store: written once per checkpoint, read lazily, verified."""
+"""The activation store: written once per checkpoint, read lazily, verified.
+
+What is exported is imported when it is first used: xarray and Zarr take a second to import, and
+many who import a module of this package need neither.
+"""
 
 import os
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 # Icechunk logs to standard output, where programs read our JSON, unless this is set when it is
 # first imported; no module of this package is imported before this line.
 os.environ.setdefault("ICECHUNK_LOG", "error")
 
-from .cube import cube
-from .errors import StoreError
-from .metrics import open_metrics
-from .read import open_store
-from .repository import Repository
-
-create_store = Repository.create
+if TYPE_CHECKING:
+    from .errors import StoreError
+    from .metrics import open_metrics
+    from .read import open_store
+    from .repository import create_store
+    from .stacking import cube
 
 __all__ = ["StoreError", "create_store", "cube", "open_metrics", "open_store"]
+
+_MODULES = dict(zip(__all__, ("errors", "repository", "stacking", "metrics", "read"), strict=True))
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_MODULES[name]}", __name__), name)

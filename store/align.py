@@ -69,7 +69,8 @@ def align(a: xr.Dataset | xr.DataTree, b: xr.Dataset | xr.DataTree) -> Alignment
     """Join the tokens of two models by where they end in the texts.
 
     Ends are compared and starts are not, since some tokenizers count the space before a word as
-    part of it. Texts are compared by number: both models must have read one corpus.
+    part of it. Texts are compared by number: both models must have read one corpus, or one of
+    them the beginning of what it grew to.
 
     Args:
         a: Token coordinates ``document``, ``char_start`` and ``char_end`` of the first model: its
@@ -80,7 +81,7 @@ def align(a: xr.Dataset | xr.DataTree, b: xr.Dataset | xr.DataTree) -> Alignment
         StoreError: If the models read different corpora, or characters are not known.
     """
     first, second = a.attrs.get("corpus_sha256"), b.attrs.get("corpus_sha256")
-    if first != second:
+    if first != second and first not in _former(b) and second not in _former(a):
         raise StoreError(
             f"tokens of different corpora cannot be aligned: content {first!r} and {second!r}"
         )
@@ -93,6 +94,11 @@ def align(a: xr.Dataset | xr.DataTree, b: xr.Dataset | xr.DataTree) -> Alignment
 
 _KEYS_PER_DOCUMENT = 1 << 31
 """More than an end of a token can be, so that (document, end) makes one sortable number."""
+
+
+def _former(node: xr.Dataset | xr.DataTree) -> list[object]:
+    """Return the digests of what the corpus of a model was before it grew."""
+    return list(node.attrs.get("corpus_grown_from", ()))
 
 
 def _dataset(node: xr.Dataset | xr.DataTree) -> xr.Dataset:

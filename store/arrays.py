@@ -64,6 +64,15 @@ def create_step_coordinates(group: zarr.Group, capacity: int) -> None:
         _create(group, variable, (capacity,), (1,))
 
 
+def add_step_coordinates(group: zarr.Group) -> None:
+    """Create the per-step coordinates that a group of an earlier version of actlas lacks."""
+    keys = [f"{group.path}/{name}/zarr.json" for name in STEP_COORDINATES]
+    found = sync(_exist(group.store, keys))
+    for variable, exists in zip(STEP_COORDINATES.values(), found, strict=True):
+        if not exists:
+            _create(group, variable, (step_capacity(group),), (1,))
+
+
 def create_site(group: zarr.Group, variable: Variable, sizes: Mapping[str, int]) -> None:
     """Create the array of a site and the array of its checksums, as long as the step axis is.
 
@@ -120,6 +129,17 @@ def grow(group: zarr.Group, slots: int) -> None:
     for name in (*STEP_COORDINATES, *sites, *(site + CHECKSUM_SUFFIX for site in sites)):
         array = member(group, name)
         array.resize((capacity, *array.shape[1:]))
+
+
+def resize_tokens(group: zarr.Group, n_tokens: int) -> None:
+    """Lengthen the token axis of every site of a model's group, and of its checksums."""
+    rows = group.attrs["chunk_rows"]
+    assert isinstance(rows, int)
+    for site in sites_of(group):
+        array, checksums = member(group, site), member(group, site + CHECKSUM_SUFFIX)
+        sizes = zip(SITES[site].dims, array.shape, strict=True)
+        array.resize(tuple(n_tokens if dim == TOKEN else size for dim, size in sizes))
+        checksums.resize((*checksums.shape[:-1], token_chunks(n_tokens, rows)))
 
 
 def _create(

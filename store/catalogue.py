@@ -13,10 +13,12 @@ import zarr
 from .arrays import member, sites_of, step_capacity
 from .columns import Column, read_columns
 from .errors import UnknownNameError
+from .extent import group_extent
 from .identity import JSON, identity_difference
 from .repository import Repository
 from .schema import STACKS, STEP, STEP_COORDINATES, node_name
 from .slots import FREE, model_group
+from .twins import find_twins
 
 __all__ = ["HeldModel", "HeldStep", "catalogue", "find_step", "identity_difference"]
 
@@ -34,7 +36,10 @@ class HeldStep:
         weight_files: SHA-256 of each weight file.
         identity: Everything that changes the values.
         source_dtype: Dtype the model computed in.
+        precision: Dtype the values were rounded to, empty if to none.
+        checkpoint: Where the checkpoint lay when it was run, empty if unknown.
         loss: Loss of the model over the corpus, NaN if unknown.
+        n_tokens: Number of tokens stored for it.
         nonfinite: Number of stored values that are NaN or infinite.
         stored_bytes: Encoded bytes of its activations.
         ingested_at: Time of the commit, ISO 8601 in UTC.
@@ -50,7 +55,10 @@ class HeldStep:
     weight_files: Mapping[str, str]
     identity: Mapping[str, JSON]
     source_dtype: str
+    precision: str
+    checkpoint: str
     loss: float
+    n_tokens: int
     nonfinite: int
     stored_bytes: int
     ingested_at: str
@@ -68,11 +76,13 @@ class HeldModel:
         path: Path of its group.
         stack: ``"encoder"`` or ``"decoder"`` of an encoder-decoder model, None otherwise.
         sites: Sites the group has arrays for.
-        n_tokens: Length of the token axis.
+        n_tokens: Tokens that are shown: the first ones, which every step has.
         n_layers: Number of layers of the residual stream, the embedding output included.
         width: Length of a row of the residual stream.
         steps: Its steps, in ascending order, those being written included.
         stored_bytes: Encoded bytes of the activations of all steps.
+        token_axis: Length of the token axis; larger than ``n_tokens`` once the corpus grew, for
+            as long as some step lacks the new tokens.
     """
 
     corpus: str
@@ -85,6 +95,7 @@ class HeldModel:
     width: int
     steps: tuple[HeldStep, ...]
     stored_bytes: int
+    token_axis: int
 
 
 def catalogue(
@@ -128,7 +139,7 @@ def find_step(repository: Repository, path: str, step: int) -> HeldStep | None:
         UnknownNameError: If there is no such model group.
     """
     group = model_group(repository.read(), path, repository.uri)
-    held = (item for item in _held_steps(group) if item.step == step and item.complete)
+    held = (item for item in held_steps(group) if item.step == step and item.complete)
     return next(held, None)
 
 
@@ -146,14 +157,15 @@ def _model_groups(root: zarr.Group, corpus: str) -> Iterator[tuple[str, zarr.Gro
 
 def _held_model(path: str, group: zarr.Group) -> HeldModel:
     corpus, _, *stack = path.split("/")
-    steps = _held_steps(group)
+    steps = held_steps(group)
     return HeldModel(
         corpus=corpus,
         model=str(group.attrs["model"]),
         path=path,
         stack=stack[0] if stack else None,
         sites=sites_of(group),
-        n_tokens=member(group, "token_id").shape[0],
+        n_tokens=group_extent(group).n_tokens,
+        token_axis=member(group, "token_id").shape[0],
         n_layers=member(group, "layer").shape[0],
         width=_whole(group.attrs["width"]),
         steps=steps,
@@ -161,10 +173,13 @@ def _held_model(path: str, group: zarr.Group) -> HeldModel:
     )
 
 
-def _held_steps(group: zarr.Group) -> tuple[HeldStep, ...]:
+def held_steps(group: zarr.Group) -> tuple[HeldStep, ...]:
+    """Return the steps of a model's group in ascending order, those being written included."""
     size = step_capacity(group)
     columns = [Column(group.path, variable, size) for variable in STEP_COORDINATES.values()]
     values = dict(zip(STEP_COORDINATES, read_columns(group.store, columns), strict=True))
+    axis = member(group, "token_id").shape[0]
+    values["n_tokens"] = np.where(values["n_tokens"] == 0, axis, values["n_tokens"])
     (used,) = np.nonzero(values[STEP] != FREE)
     return _with_twins(sorted((_held_step(values, int(i)) for i in used), key=lambda s: s.step))
 
@@ -180,7 +195,10 @@ def _held_step(values: Mapping[str, npt.NDArray[np.generic]], slot: int) -> Held
         weight_files=json.loads(row["weight_files"] or "{}"),
         identity=json.loads(row["identity"] or "{}"),
         source_dtype=str(row["source_dtype"]),
+        precision=str(row["precision"]),
+        checkpoint=str(row["checkpoint"]),
         loss=float(row["loss"]),
+        n_tokens=int(row["n_tokens"]),
         nonfinite=int(row["nonfinite"]),
         stored_bytes=int(row["stored_bytes"]),
         ingested_at=str(row["ingested_at"]),
@@ -189,21 +207,12 @@ def _held_step(values: Mapping[str, npt.NDArray[np.generic]], slot: int) -> Held
 
 def _with_twins(steps: Sequence[HeldStep]) -> tuple[HeldStep, ...]:
     """Note for every step which others have its weights, or a part of them."""
-    by_weights: dict[str, list[int]] = {}
-    by_file: dict[str, list[int]] = {}
-    for held in steps:
-        if held.weights_sha256:
-            by_weights.setdefault(held.weights_sha256, []).append(held.step)
-        for digest in set(held.weight_files.values()):
-            by_file.setdefault(digest, []).append(held.step)
-
-    def others(held: HeldStep) -> HeldStep:
-        same = set(by_weights.get(held.weights_sha256, ())) - {held.step}
-        part = {step for digest in held.weight_files.values() for step in by_file[digest]}
-        part -= same | {held.step}
-        return replace(held, duplicates=tuple(sorted(same)), shared=tuple(sorted(part)))
-
-    return tuple(others(held) for held in steps)
+    weights = {held.step: held.weights_sha256 for held in steps}
+    twins = find_twins(weights, {held.step: held.weight_files for held in steps})
+    return tuple(
+        replace(held, duplicates=one.same, shared=one.partly)
+        for held, one in zip(steps, twins, strict=True)
+    )
 
 
 def _whole(value: object) -> int:

@@ -80,10 +80,10 @@ class ActivationArray:
         inner_shape: Their sizes.
         token_axis: Place of ``token`` among ``inner_dims``.
         rows: Tokens in a chunk; the last chunk of the axis may be partly used.
-        n_tokens: Size of the token axis.
+        n_tokens: Number of tokens that may be read, which may be fewer than the axis has.
     """
 
-    def __init__(self, group: zarr.Group, site: str) -> None:
+    def __init__(self, group: zarr.Group, site: str, n_tokens: int | None = None) -> None:
         array = member(group, site)
         _check_codecs(array)
         dims = SITES[site].dims
@@ -95,7 +95,13 @@ class ActivationArray:
         self.inner_dims, self.inner_shape = dims[outer:], array.shape[outer:]
         self.token_axis = self.inner_dims.index(TOKEN)
         self.rows = array.chunks[dims.index(TOKEN)]
-        self.n_tokens = self.inner_shape[self.token_axis]
+        axis = self.token_axis
+        self.n_tokens = self.inner_shape[axis] if n_tokens is None else n_tokens
+        self.inner_shape = (
+            *self.inner_shape[:axis],
+            self.n_tokens,
+            *self.inner_shape[axis + 1 :],
+        )
         self._chunk_shape = array.chunks[outer:]
         self._labels = {name: member(group, name) for name in (STEP, *depth)}
         self._store, self._prefix = array.store, array.store_path.path
@@ -191,6 +197,11 @@ class ActivationArray:
                 return first, part.view("<f4").reshape(stop - first, *self._chunk_shape[1:])
         self._decode(slot, depth, number, encoded, (0, self.rows), whole)
         return 0, whole
+
+    def encoded_bytes(self, slot: int, depth: int | None, chunk: int) -> int:
+        """Return how many bytes a chunk takes in the store."""
+        ((_, encoded),) = self._encoded(slot, depth, [chunk])
+        return len(encoded)
 
     def _tokens(self, start: int, stop: int) -> tuple[slice, ...]:
         return (slice(None),) * self.token_axis + (slice(start, stop),)

@@ -66,4 +66,5 @@ def is_fresh(location: Location, reserved_at: str, takeover_after: timedelta) ->
     """
     if location.directory is not None or location.memory_lock is not None or not reserved_at:
         return False
-    return datetime.now(UTC) - datetime.fromisoformat(reserved_at) < takeover_after
+    # A time ahead of ours by more than that is of a clock that is wrong, and would block for ever.
+    return abs(datetime.now(UTC) - datetime.fromisoformat(reserved_at)) < takeover_after

@@ -121,7 +121,10 @@ _PROTOTYPE = BufferPrototype(_OptionalBuffer, default_buffer_prototype().nd_buff
 
 def _check_absent(store: Store, column: Column, slot: int) -> None:
     """Tell a slot that was never written from one that cannot be read: both look absent."""
-    key = f"{column.path}/{column.variable.name}/c/{slot}"
+    array = f"{column.path}/{column.variable.name}"
+    if not sync(store.exists(f"{array}/zarr.json")):
+        return  # a group of a version that did not know the column
+    key = f"{array}/c/{slot}"
     try:
         found = sync(store.get(key, default_buffer_prototype()))
     except Exception as error:

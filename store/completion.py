@@ -11,6 +11,7 @@ import zarr
 from .cells import read_cells, write_cells
 from .encode import SiteWriter
 from .errors import UnknownNameError
+from .held_rows import HeldRows
 from .identity import JSON, canonical
 from .schema import SITES
 from .slots import Reservation, now
@@ -21,6 +22,8 @@ PROVENANCE: Final = (
     "weight_files",
     "tokens_sha256",
     "source_dtype",
+    "precision",
+    "checkpoint",
     "loss",
     "versions",
 )
@@ -43,8 +46,9 @@ def completed(
             raise UnknownNameError("provenance", name, PROVENANCE, "a step")
     sites = reservation.kept_sites + reservation.sites
     always: dict[str, JSON] = {
-        "writer": reservation.writer,
+        "writer": reservation.done,
         "sites": " ".join(name for name in SITES if name in sites),
+        "n_tokens": reservation.n_tokens,
     }
     if reservation.kept_sites:
         measured = "token_loss" in reservation.sites and "loss" in provenance
@@ -61,16 +65,29 @@ def completed(
 
 
 def counted(
-    group: zarr.Group, reservation: Reservation, writers: Iterable[SiteWriter]
+    group: zarr.Group,
+    reservation: Reservation,
+    writers: Iterable[SiteWriter],
+    rewritten: Iterable[HeldRows],
 ) -> dict[str, JSON]:
-    """Return the coordinates that count, summed over the sites written now and kept from before."""
+    """Return the coordinates that count, summed over what was written now and what stays.
+
+    Args:
+        group: The model's group.
+        reservation: The slot.
+        writers: What was written to each site.
+        rewritten: Rows that were stored before, and are among what was written now.
+    """
     counts = {"nonfinite": 0, "stored_bytes": 0}
-    if reservation.kept_sites:
+    if reservation.kept_sites or reservation.held_tokens:
         kept = read_cells(group, reservation.slot, *counts)
         counts = dict(zip(counts, map(int, kept), strict=True))
     for writer in writers:
         counts["nonfinite"] += writer.nonfinite
         counts["stored_bytes"] += writer.stored_bytes
+    for rows in rewritten:
+        counts["nonfinite"] -= rows.nonfinite
+        counts["stored_bytes"] -= rows.stored_bytes
     return dict(counts)
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import zarr
 
-from .arrays import create_site, create_step_coordinates, create_table, member, string_column
+from .arrays import create_site, create_step_coordinates, create_table, member
+from .corpora import attributes_without, refuse_other
 from .depths import relative_depth
-from .errors import IdentityConflictError, StoreError, UnknownNameError
+from .errors import StoreError, UnknownNameError
+from .extent import EXTENTS
 from .identity import JSON, column_difference, identity_difference
 from .layout import chunk_rows
+from .lengthen import GROWN_FROM, corpus_digests, follows, lengthen
 from .repository import Repository
 from .schema import (
     CORPUS_VARIABLES,
@@ -28,39 +31,11 @@ from .schema import (
     node_name,
 )
 
+_GROWING: Final = ("step_capacity", EXTENTS, GROWN_FROM)
+"""Attributes of a model in which a stored one may differ from the same one wanted."""
+
 STEP_CAPACITY = 64
 """Slots a model group is created with, and grows by; an empty slot costs nothing."""
-
-
-@dataclass(frozen=True)
-class CorpusSpec:
-    """What a corpus is, apart from its texts.
-
-    Attributes:
-        name: Name of the corpus and of its group.
-        modality: ``"text"``, ``"ids"`` and so on.
-        chunking: How sources were cut into texts, as ``{"unit": "chars", "size": 512}``.
-        seed: Seed of the subsample, if any.
-        content_sha256: SHA-256 that stands for the whole content.
-        options: Anything else that decided what the texts are.
-    """
-
-    name: str
-    modality: str
-    chunking: Mapping[str, JSON]
-    seed: int
-    content_sha256: str
-    options: Mapping[str, JSON] = field(default_factory=dict)
-
-    def attributes(self) -> dict[str, JSON]:
-        """Return the attributes of the corpus's group."""
-        return {
-            "modality": self.modality,
-            "chunking": dict(self.chunking),
-            "seed": self.seed,
-            "content_sha256": self.content_sha256,
-            "options": dict(self.options),
-        }
 
 
 @dataclass(frozen=True)
@@ -74,90 +49,6 @@ class ArraySpec:
 
     variable: Variable
     sizes: Mapping[str, int]
-
-
-def create_corpus(
-    repository: Repository,
-    spec: CorpusSpec,
-    *,
-    texts: Sequence[str],
-    sources: Sequence[str],
-    source_starts: Sequence[int],
-    labels: Sequence[str] | None = None,
-) -> None:
-    """Create a corpus of texts, unless the same one is there.
-
-    Args:
-        repository: The store.
-        spec: What the corpus is.
-        texts: The texts, one a sequence or document.
-        sources: File or item each text came from.
-        source_starts: First character of each text in its source.
-        labels: Label of each text, None if they have none.
-
-    Raises:
-        IdentityConflictError: If another corpus has the name.
-        StoreError: If the name cannot name a group, or there are no texts.
-    """
-    digests = [hashlib.sha256(text.encode()).hexdigest() for text in texts]
-    columns: dict[str, npt.NDArray[np.generic]] = {
-        "text": string_column(texts),
-        "text_sha256": string_column(digests),
-        "source": string_column(sources),
-        "source_start": np.asarray(source_starts, dtype=np.int64),
-    }
-    if labels is not None:
-        columns["text_label"] = string_column(labels)
-    tables = [(CORPUS_VARIABLES[name], values) for name, values in columns.items()]
-    _create_corpus(repository, spec, tables)
-
-
-def create_id_corpus(
-    repository: Repository, spec: CorpusSpec, *, sequences: Sequence[npt.NDArray[np.integer]]
-) -> None:
-    """Create a corpus of token ids for models without a tokenizer, unless the same one is there.
-
-    Args:
-        repository: The store.
-        spec: What the corpus is.
-        sequences: Token ids of each sequence.
-
-    Raises:
-        IdentityConflictError: If another corpus has the name.
-        StoreError: If the name cannot name a group, or there are no tokens.
-    """
-    lengths = [len(ids) for ids in sequences]
-    ids = np.concatenate([*sequences, np.empty(0, np.int32)]).astype(np.int32)
-    numbers = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
-    tables = [(TOKEN_COORDINATES["token_id"], ids), (TOKEN_COORDINATES["sequence"], numbers)]
-    _create_corpus(repository, spec, tables)
-
-
-def _create_corpus(
-    repository: Repository,
-    spec: CorpusSpec,
-    tables: Sequence[tuple[Variable, npt.NDArray[np.generic]]],
-) -> None:
-    if node_name(spec.name) != spec.name:
-        raise StoreError(f"{spec.name!r} cannot name a corpus: expected a name without '/'")
-    if len({len(values) for _, values in tables}) != 1 or len(tables[0][1]) == 0:
-        sizes = ", ".join(f"{variable.name}: {len(values)}" for variable, values in tables)
-        raise StoreError(f"corpus {spec.name!r} needs columns of one positive length, got {sizes}")
-
-    def change(root: zarr.Group) -> None:
-        stored = root.get(spec.name)
-        if isinstance(stored, zarr.Group):
-            _refuse_other(
-                f"corpus {spec.name!r}",
-                identity_difference(stored.attrs.asdict(), spec.attributes()),
-                "Give the corpus another name",
-            )
-            return
-        group = root.create_group(spec.name, attributes=spec.attributes())
-        for variable, values in tables:
-            create_table(group, variable, values)
-
-    repository.update(f"add corpus {spec.name}", change)
 
 
 def create_model(
@@ -207,12 +98,20 @@ def create_model(
         if not isinstance(held, zarr.Group):
             raise UnknownNameError("corpus", corpus, root.group_keys(), repository.uri)
         _check_corpus(held, corpus, facts)
+        former = _former_digests(held, facts)
+        if former:
+            facts[GROWN_FROM] = former
         stored = root.get(path)
         if isinstance(stored, zarr.Group):
-            _refuse_other(
+            wanted = facts if "chunk_rows" in attributes else facts | _chunk_rows(stored)
+            if follows(held, stored, tokens):
+                lengthen(root, stored, tokens, wanted)
+            refuse_other(
                 f"model {path!r}",
-                _model_difference(stored, arrays, tokens, facts),
-                "Give the model or the corpus another name",
+                _model_difference(stored, arrays, tokens, wanted),
+                "The corpus grew meanwhile: run it again"
+                if facts.get("corpus_sha256") in corpus_digests(held)[:-1]
+                else "Give the model or the corpus another name",
             )
             group = stored
         else:
@@ -250,8 +149,8 @@ def _model_difference(
     facts: Mapping[str, JSON],
 ) -> list[str]:
     """Return how a stored model group differs from the one asked for, line by line."""
-    stored = {key: value for key, value in group.attrs.asdict().items() if key != "step_capacity"}
-    lines = identity_difference(stored, {k: v for k, v in facts.items() if k != "step_capacity"})
+    unlike = {name: facts[name] for name in facts if name not in _GROWING}
+    lines = identity_difference(attributes_without(group, *_GROWING), unlike)
     for name, column in tokens.items():
         held = np.asarray(member(group, name)[:]) if name in group else np.empty(0)
         lines.extend(column_difference(name, held, np.asarray(column)))
@@ -266,17 +165,23 @@ def _model_difference(
     return lines
 
 
-def _refuse_other(what: str, differences: Sequence[str], remedy: str) -> None:
-    if differences:
-        raise IdentityConflictError(what, differences, remedy)
+def _former_digests(corpus: zarr.Group, facts: Mapping[str, JSON]) -> list[JSON]:
+    """Return what the corpus that a model was run over had been before."""
+    digests = corpus_digests(corpus)
+    own = facts.get("corpus_sha256")
+    return [one for one in digests[: digests.index(own)] if one != own] if own in digests else []
+
+
+def _chunk_rows(group: zarr.Group) -> dict[str, JSON]:
+    return {"chunk_rows": group.attrs["chunk_rows"]}
 
 
 def _check_corpus(corpus: zarr.Group, name: str, facts: Mapping[str, JSON]) -> None:
-    """Refuse token coordinates made from another corpus than the stored one."""
-    if "corpus_sha256" in facts:
+    """Refuse token coordinates made from another corpus than the stored one is, or was."""
+    if "corpus_sha256" in facts and facts["corpus_sha256"] not in corpus_digests(corpus):
         stored = {"content_sha256": corpus.attrs["content_sha256"]}
         wanted = {"content_sha256": facts["corpus_sha256"]}
-        _refuse_other(
+        refuse_other(
             f"corpus {name!r}", identity_difference(stored, wanted), "Name the right corpus"
         )
 

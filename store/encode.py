@@ -24,7 +24,7 @@ from zarr.core.sync import sync
 
 from .arrays import member
 from .errors import IncompleteError, InvalidBlockError, NonFiniteError
-from .layout import checksum
+from .layout import checksum, token_chunks
 from .schema import BLOCK, CHECKSUM_SUFFIX, LAYER, SITES, TOKEN, Variable
 
 _SHUFFLES = {
@@ -43,6 +43,14 @@ STORED_AT_ONCE = 16
 class SiteWriter:
     """Writes one site of one step, whole chunks of it at a time.
 
+    Args:
+        group: The model's group, in a transaction.
+        site: Name of the array.
+        slot: Index on the step axis.
+        step: Training step.
+        n_tokens: Tokens that the step is to have, by default as many as the axis.
+        held_tokens: Tokens stored before, whose whole chunks stay as they are.
+
     Attributes:
         site: Name of the array.
         checksums: CRC-32C of every chunk written, with the dimensions of the checksum array
@@ -51,12 +59,21 @@ class SiteWriter:
         stored_bytes: Encoded bytes written.
     """
 
-    def __init__(self, group: zarr.Group, site: str, slot: int, step: int) -> None:
+    def __init__(
+        self,
+        group: zarr.Group,
+        site: str,
+        slot: int,
+        step: int,
+        *,
+        n_tokens: int | None = None,
+        held_tokens: int = 0,
+    ) -> None:
         array = member(group, site)
         variable = SITES[site]
         self.site = site
         self.dims = variable.dims[1:]
-        self.shape = array.shape[1:]
+        self.shape = _with_tokens(array.shape[1:], self.dims, n_tokens)
         self.nonfinite = 0
         self.stored_bytes = 0
         self._slot, self._where = slot, f"step {step} of {group.path}"
@@ -66,10 +83,16 @@ class SiteWriter:
         self._rows = array.chunks[1:][self._token_axis]
         self._blosc = _blosc_of(array)
         self._fill = array.fill_value
-        self._undefined = _undefined_tokens(group, variable)
+        self._undefined = undefined_tokens(group, variable)
         self._group = group
-        self.checksums = np.zeros(member(group, site + CHECKSUM_SUFFIX).shape[1:], np.uint32)
-        self._written = np.zeros(self.checksums.shape[-1], dtype=bool)
+        n_chunks = token_chunks(self.shape[self._token_axis], self._rows)
+        self._held_chunks = held_tokens // self._rows
+        recorded = member(group, site + CHECKSUM_SUFFIX)
+        self.checksums = np.zeros((*recorded.shape[1:-1], n_chunks), np.uint32)
+        self._written = np.arange(n_chunks) < self._held_chunks
+        if self._held_chunks:
+            held = np.asarray(recorded[slot])[..., : self._held_chunks]
+            self.checksums[..., : self._held_chunks] = held
 
     def write(self, token_start: int, values: Floats, *, allow_nonfinite: bool) -> None:
         """Store whole chunks of every layer or block.
@@ -219,8 +242,15 @@ class SiteWriter:
                 await target.set(key, encoded)
 
         depths = (None,) if self._depth is None else range(self._depth)
-        written = np.flatnonzero(self._written).tolist()
-        await _all(copy(self._key(*place)) for place in itertools.product(depths, written))
+        written = self._held_chunks + np.flatnonzero(self._written[self._held_chunks :])
+        await _all(copy(self._key(*place)) for place in itertools.product(depths, written.tolist()))
+
+
+def _with_tokens(
+    shape: tuple[int, ...], dims: tuple[str, ...], n_tokens: int | None
+) -> tuple[int, ...]:
+    sizes = zip(dims, shape, strict=True)
+    return tuple(n_tokens if dim == TOKEN and n_tokens else size for dim, size in sizes)
 
 
 class _Encoded(Buffer):
@@ -252,7 +282,7 @@ def erase(group: zarr.Group, site: str, slot: int) -> None:
     member(group, site + CHECKSUM_SUFFIX)[slot] = 0
 
 
-def _undefined_tokens(group: zarr.Group, variable: Variable) -> npt.NDArray[np.bool_] | None:
+def undefined_tokens(group: zarr.Group, variable: Variable) -> npt.NDArray[np.bool_] | None:
     """Tell at which tokens a site is NaN by definition, None for nowhere."""
     if not variable.first_position:
         return None

@@ -52,14 +52,17 @@ class NonFiniteError(StoreError):
         site: Site of the first offending values.
         layer: Its layer or block, None for a site without that dimension.
         count: Number of offending values in that layer of the block of rows.
+        where: Step and group they were for.
     """
 
-    def __init__(self, site: str, layer: int | None, count: int, where: str) -> None:
-        self.site, self.layer, self.count = site, layer, count
+    def __init__(
+        self, site: str, layer: int | None, count: int, where: str, *, cause: str = ""
+    ) -> None:
+        self.site, self.layer, self.count, self.where = site, layer, count, where
         depth = "" if layer is None else f", layer {layer}"
         super().__init__(
-            f"{count} values of {site}{depth} of {where} are NaN or infinite; nothing was stored."
-            " Allow non-finite values to store and count them"
+            f"{count} values of {site}{depth} of {where} are NaN or infinite{cause}; nothing was"
+            " stored. Allow non-finite values to store and count them"
         )
 
 

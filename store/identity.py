@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
+
+UNNAMED: Final[Mapping[str, JSON]] = {"precision": "float32"}
+"""What holds for a step whose identity does not say."""
 
 
 def identity_difference(stored: Mapping[str, JSON], wanted: Mapping[str, JSON]) -> list[str]:
@@ -25,6 +28,16 @@ def identity_difference(stored: Mapping[str, JSON], wanted: Mapping[str, JSON]) 
     for name in sorted({*stored, *wanted}):
         lines.extend(_difference(name, stored.get(name), wanted.get(name)))
     return lines
+
+
+def step_difference(stored: Mapping[str, JSON], wanted: Mapping[str, JSON]) -> list[str]:
+    """Return one line for each part in which the identities of two steps differ.
+
+    Args:
+        stored: What the store holds; earlier versions did not name every part.
+        wanted: What was asked for.
+    """
+    return identity_difference({**UNNAMED, **stored}, {**UNNAMED, **wanted})
 
 
 def column_difference(

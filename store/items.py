@@ -11,7 +11,7 @@ import numpy.typing as npt
 import zarr
 
 from .arrays import create_bytes, create_table, member, string_column
-from .create import CorpusSpec
+from .corpora import CorpusSpec
 from .errors import IdentityConflictError, StoreError
 from .identity import identity_difference
 from .layout import BYTES_PER_CHUNK

@@ -10,6 +10,7 @@ import zarr
 
 from .arrays import member
 from .columns import Slots, complete_slots
+from .extent import shown_node
 from .join import Axis, Labelled
 from .lazy import LazyArray, Origin, StoredActivations, StoredColumn, StoredTable
 from .listing import GroupNode
@@ -23,7 +24,7 @@ class OpenModel:
 
     Attributes:
         origin: Where it is.
-        node: Its metadata.
+        node: Its metadata, the token axis as long as it is shown.
         slots: Its complete steps.
         depths: Labels of ``layer`` and ``block``.
     """
@@ -65,6 +66,7 @@ def open_models(uri: str, snapshot: str, nodes: Sequence[GroupNode]) -> list[Ope
         StoreError: If the labels of the steps cannot be read.
     """
     root = snapshot_root(uri, snapshot)
+    nodes = [shown_node(root.store, node) for node in nodes]
     sizes = [(node.path, node.arrays[STEP].shape[0]) for node in nodes]
     return [
         OpenModel(Origin(uri, snapshot, node.path), node, slots, _depths(root, node))

@@ -26,7 +26,7 @@ from .errors import (
     StoreNotFoundError,
 )
 from .location import Location, check_vacant, locate
-from .schema import FORMAT_ATTRIBUTE, FORMAT_VERSION
+from .schema import FIRST_FORMAT, FORMAT_ATTRIBUTE, FORMAT_VERSION
 from .translation import first_line, translated
 
 LOCK_DIRECTORY = ".actlas"
@@ -162,7 +162,7 @@ class Repository:
                     return
                 self.icechunk = configure_container(self.location)
             session = self.icechunk.writable_session(BRANCH)
-            zarr.group(session.store, attributes={FORMAT_ATTRIBUTE: FORMAT_VERSION})
+            zarr.group(session.store, attributes={FORMAT_ATTRIBUTE: FIRST_FORMAT})
         with contextlib.suppress(ConflictError):
             self.commit(session, "create the store", rebase=False)
 
@@ -291,6 +291,9 @@ class Repository:
                     raise ConflictError(f"another commit to {self.uri} came first")
                 session.rebase(icechunk.ConflictDetector())
             return publish(self.icechunk, session, directory, message)
+
+
+create_store = Repository.create
 
 
 def _reopen(uri: str, read_only: bool) -> Repository:

@@ -11,8 +11,11 @@ from typing import Final
 
 from .errors import StoreError
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 """Version of the layout described in docs/STORE_FORMAT.md; a reader refuses a newer one."""
+
+FIRST_FORMAT: Final = 1
+"""Version of a store in which no model's token axis has grown, so that earlier readers read it."""
 
 FORMAT_ATTRIBUTE: Final = "actlas_format"
 """Attribute of the root group that marks a repository as an activation store."""
@@ -215,6 +218,9 @@ STEP_COORDINATES: Final[dict[str, Variable]] = _named(
     Variable("weight_files", (STEP,), "str", "JSON object: weight file name to its SHA-256"),
     Variable("tokens_sha256", (STEP,), "str", "SHA-256 of the token ids and their sequences"),
     Variable("source_dtype", (STEP,), "str", "dtype the model computed in"),
+    Variable("precision", (STEP,), "str", "dtype the values were rounded to, empty if to none"),
+    Variable("checkpoint", (STEP,), "str", "where the checkpoint lay when it was run"),
+    Variable("n_tokens", (STEP,), "int64", "tokens stored for the step, 0 for the whole axis"),
     Variable(
         "loss",
         (STEP,),
@@ -273,6 +279,12 @@ SOURCE_COLUMNS: Final[dict[str, Variable]] = _named(
     Variable("source_settings", (SOURCE,), "str", "JSON object: seed, sample size and so on"),
     Variable("source_computed_at", (SOURCE,), "str", "time of the commit, ISO 8601 in UTC"),
 )
+
+SHARED_WEIGHTS: Final[dict[str, Variable]] = _named(
+    Variable("same_weights", (STEP,), "str", "other steps with the same weights"),
+    Variable("shared_weights", (STEP,), "str", "other steps with a weight file in common"),
+)
+"""Coordinates of metric results that are found by their digests, and are not stored."""
 
 
 def checksum_variable(site: Variable) -> Variable:

@@ -15,6 +15,7 @@ from .arrays import member
 from .chunks import ActivationArray, Floats
 from .columns import Column, complete_slots, read_columns
 from .errors import UnknownNameError
+from .extent import Extent, group_extent
 from .repository import Repository
 from .schema import (
     HEAD,
@@ -221,12 +222,14 @@ def token_table(uri: str, path: str, snapshot: str) -> xr.Dataset:
         UnknownNameError: If there is no such model.
     """
     group = model_group(uri, snapshot, path)
+    extent = model_extent(uri, snapshot, path)
+    shown = slice(extent.n_tokens)
     variables = {
-        name: (TOKEN, np.asarray(member(group, name)[:]), {"long_name": variable.description})
+        name: (TOKEN, np.asarray(member(group, name)[shown]), {"long_name": variable.description})
         for name, variable in {**TOKEN_COORDINATES, **PLACE_COORDINATES}.items()
         if name in TOKEN_COORDINATES or name in group
     }
-    return xr.Dataset(variables, attrs=group.attrs.asdict())
+    return xr.Dataset(variables, attrs=dict(extent.attrs))
 
 
 @lru_cache(maxsize=8)
@@ -238,7 +241,14 @@ def snapshot_root(uri: str, snapshot: str) -> zarr.Group:
 @lru_cache(maxsize=64)
 def activation_array(uri: str, snapshot: str, path: str, site: str) -> ActivationArray:
     """Return a site's array of a snapshot, opened once in this process."""
-    return ActivationArray(model_group(uri, snapshot, path), site)
+    shown = model_extent(uri, snapshot, path).n_tokens
+    return ActivationArray(model_group(uri, snapshot, path), site, shown)
+
+
+@lru_cache(maxsize=64)
+def model_extent(uri: str, snapshot: str, path: str) -> Extent:
+    """Return how much of the token axis of a model is shown in a snapshot."""
+    return group_extent(model_group(uri, snapshot, path))
 
 
 @lru_cache(maxsize=64)

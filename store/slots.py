@@ -6,70 +6,30 @@ import json
 import os
 import secrets
 import socket
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import zarr
 
-from .arrays import grow, sites_of, step_capacity
+from .arrays import add_step_coordinates, grow, member, sites_of, step_capacity
 from .cells import read_cells, read_texts, write_cells
 from .claims import Claim, claim_slot, is_fresh
 from .columns import Column, read_columns
 from .errors import (
-    IdentityConflictError,
     ReservationLostError,
     StepReservedError,
     StoreError,
     UnknownNameError,
 )
-from .identity import JSON, identity_difference
 from .repository import Repository
+from .request import AlreadyStored, Request, Work, outstanding
 from .schema import STEP, STEP_COORDINATES
 
 FREE: Final = -1
 """Value of ``step`` in a slot that nobody has reserved."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a writer wants to store.
-
-    Attributes:
-        path: Path of the model's group, ``CORPUS/MODEL`` or ``CORPUS/MODEL/STACK``.
-        step: Training step.
-        identity: Everything that changes the values, except the list of sites.
-        sites: Sites to store, None for every site of the group.
-        supersede: Whether something else stored under the same step is replaced.
-        rewrite: Whether what is stored with the same identity is written anew.
-        takeover_after: Age from which a reservation in an object store counts as abandoned.
-    """
-
-    path: str
-    step: int
-    identity: Mapping[str, JSON]
-    sites: Sequence[str] | None
-    supersede: bool
-    rewrite: bool
-    takeover_after: timedelta
-
-
-@dataclass(frozen=True)
-class AlreadyStored:
-    """The answer to a reservation of what is there already, with the same identity.
-
-    Attributes:
-        path: Path of the model's group.
-        step: Training step.
-        sites: Sites stored for it.
-    """
-
-    path: str
-    step: int
-    sites: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -84,6 +44,8 @@ class Reservation:
         sites: Sites to be written.
         kept_sites: Sites stored before with the same identity, which stay as they are.
         dropped_sites: Sites stored before with another identity, which go.
+        n_tokens: Tokens that each of its sites is to have.
+        held_tokens: Tokens, the first ones, that are stored and stay; 0 unless the step grows.
         claim: What keeps other writers away while this one lives.
     """
 
@@ -94,7 +56,14 @@ class Reservation:
     sites: tuple[str, ...]
     kept_sites: tuple[str, ...]
     dropped_sites: tuple[str, ...]
+    n_tokens: int
+    held_tokens: int
     claim: Claim
+
+    @property
+    def done(self) -> str:
+        """What stands in place of ``writer`` once it has stored what it reserved the slot for."""
+        return f"{self.writer}:stored"
 
 
 def reserve(repository: Repository, request: Request) -> Reservation | AlreadyStored:
@@ -179,31 +148,33 @@ def now() -> str:
 def _reserve(
     repository: Repository, group: zarr.Group, request: Request
 ) -> Reservation | AlreadyStored:
+    add_step_coordinates(group)
     wanted = _wanted_sites(group, request)
     slot = _slot_of(group, request.step)
-    kept: tuple[str, ...] = ()
-    dropped: tuple[str, ...] = ()
+    work = Work(wanted, (), (), member(group, "token_id").shape[0])
     if slot is not None and read_cells(group, slot, "complete") == [True]:
-        sites, identity = read_texts(group, slot, "sites", "identity")
-        stored = tuple(sites.split())
-        differences = identity_difference(json.loads(identity), request.identity)
-        replaced = request.rewrite or bool(differences)
-        if not replaced and set(wanted) <= set(stored):
-            return AlreadyStored(request.path, request.step, stored)
-        if differences and not request.supersede:
-            raise IdentityConflictError(
-                f"step {request.step} of {request.path}",
-                differences,
-                "Store it under another model name, or supersede what is stored",
-            )
-        if replaced:
-            dropped = tuple(name for name in stored if name not in wanted)
-        else:
-            kept, wanted = stored, tuple(name for name in wanted if name not in stored)
+        sites, identity, count = read_cells(group, slot, "sites", "identity", "n_tokens")
+        stored = AlreadyStored(request.path, request.step, tuple(str(sites).split()))
+        held_tokens = int(count) or work.n_tokens
+        found = outstanding(request, work, stored, json.loads(str(identity)), held_tokens)
+        if found is None:
+            return stored
+        work = found
     slot, claim = _claim(repository, group, request, slot)
     writer = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(8)}"
     write_cells(group, slot, {STEP: request.step, "writer": writer, "reserved_at": now()})
-    return Reservation(request.path, request.step, slot, writer, wanted, kept, dropped, claim)
+    return Reservation(
+        request.path,
+        request.step,
+        slot,
+        writer,
+        work.wanted,
+        work.kept,
+        work.dropped,
+        work.n_tokens,
+        work.held_tokens,
+        claim,
+    )
 
 
 def _wanted_sites(group: zarr.Group, request: Request) -> tuple[str, ...]:

@@ -12,11 +12,12 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from .arrays import member
+from .arrays import member, step_capacity
 from .chunks import ActivationArray
 from .columns import Column, read_columns
 from .errors import CorruptChunkError, MissingChunkError, StoreError, TruncatedChunkError
-from .layout import checksum
+from .extent import token_counts
+from .layout import checksum, token_chunks
 from .listing import GroupNode, list_groups
 from .open_model import OpenModel, open_models
 from .repository import Repository
@@ -29,7 +30,7 @@ from .schema import (
     STEP_COORDINATES,
     TOKEN_COORDINATES,
 )
-from .slab import activation_array, model_group, site_slots, snapshot_root
+from .slab import model_group, site_slots, snapshot_root
 from .translation import first_line
 
 Kind = Literal["missing", "truncated", "corrupt", "nonfinite"]
@@ -116,16 +117,20 @@ def census(
 
 
 def _layers(model: OpenModel) -> Iterator[_Layer]:
+    """Yield the layers of each step, hidden rows of steps longer than what is shown included."""
     origin = model.origin
+    group = model_group(origin.uri, origin.snapshot, origin.path)
+    axis = member(group, "token_id").shape[0]
+    counts = token_counts(group.store, group.path, step_capacity(group), axis).tolist()
     for site in (name for name in SITES if name in model.node.arrays):
-        array = activation_array(origin.uri, origin.snapshot, origin.path, site)
         holds = site_slots(origin.uri, origin.snapshot, origin.path, site)
-        group = model_group(origin.uri, origin.snapshot, origin.path)
         recorded = member(group, site + CHECKSUM_SUFFIX)
+        arrays = {n: ActivationArray(group, site, n) for n in set(counts)}
         for step, slot in zip(model.slots.steps.tolist(), model.slots.slots.tolist(), strict=True):
             if not holds[slot]:
                 continue
-            checksums = np.asarray(recorded[slot])
+            array = arrays[counts[slot]]
+            checksums = np.asarray(recorded[slot])[..., : token_chunks(array.n_tokens, array.rows)]
             if array.depth_dim is None:
                 yield _Layer(array, step, slot, None, checksums)
             else:

@@ -18,6 +18,7 @@ from flows.capture.random_sources import (
     RandomWeights,
     block_name,
     parse_random,
+    random_source,
 )
 
 _STEP_FOLDER: Final = re.compile(r"checkpoint-(\d+)")
@@ -47,6 +48,17 @@ class Checkpoint:
     gguf: str | None = None
     random: RandomWeights | None = None
     hub: HubRevision | None = None
+
+    @property
+    def place(self) -> str:
+        """What :func:`find_checkpoints` finds this very checkpoint by, from any directory."""
+        if self.hub is not None:
+            return f"{self.hub.repo}@{self.hub.commit}={self.step}"
+        folder = None if self.directory is None else self.directory.resolve()
+        if self.random is None:
+            assert folder is not None
+            return str(folder / self.gguf if self.gguf else folder)
+        return random_source(str(folder or self.random.model_type), self.random)
 
 
 def find_checkpoints(

@@ -14,6 +14,7 @@ from flows.capture.batches import Batch, batches, windows
 from flows.capture.configs import longest_input
 from flows.capture.errors import InputError, NonFiniteActivationError
 from flows.capture.items import ItemTokens
+from flows.capture.rounding import FULL_PRECISION, Precision
 from flows.capture.rows import Blocks, RowBlock, Staging
 from flows.capture.running import evaluating, run
 from flows.capture.sites import SITES, SiteShape, site_shapes, tapped
@@ -41,6 +42,7 @@ def capture(
     block_rows: int,
     batch_tokens: int | None = None,
     allow_nonfinite: bool = False,
+    precision: Precision = FULL_PRECISION,
     progress: Callable[[int], None] | None = None,
 ) -> Iterator[RowBlock]:
     """Run a model over all tokens and yield the values of its sites in the order of the corpus.
@@ -57,6 +59,7 @@ def capture(
         block_rows: Every block starts at a multiple of this, and only the last is smaller.
         batch_tokens: Largest size of a batch, padding included; by the device when None.
         allow_nonfinite: Whether NaN and infinite values pass.
+        precision: Dtype to whose values activations are rounded on the model's device.
         progress: Called with the number of tokens of each batch once it was run.
 
     Returns:
@@ -72,7 +75,13 @@ def capture(
         _check_tokens(loaded, tokens)
     if batch_tokens is None:
         batch_tokens = batch_size(loaded, sites)
-    return _row_blocks(loaded, tokens, shapes, block_rows, batch_tokens, allow_nonfinite, progress)
+    longest = int(tokens.lengths.max())
+    capacity = min(max(longest, window_rows(shapes, batch_tokens)), len(tokens))
+    pinned = loaded.device.type == "cuda"
+    staging = Staging(shapes, capacity, pinned=pinned, precision=precision)
+    return _row_blocks(
+        loaded, tokens, shapes, block_rows, batch_tokens, staging, allow_nonfinite, progress
+    )
 
 
 def _row_blocks(
@@ -81,14 +90,12 @@ def _row_blocks(
     shapes: Sequence[SiteShape],
     block_rows: int,
     batch_tokens: int,
+    staging: Staging,
     allow_nonfinite: bool,
     progress: Callable[[int], None] | None,
 ) -> Iterator[RowBlock]:
-    longest = int(tokens.lengths.max())
-    capacity = min(max(longest, window_rows(shapes, batch_tokens)), len(tokens))
-    staging = Staging(shapes, capacity, pinned=loaded.device.type == "cuda")
     blocks = Blocks(shapes, len(tokens), block_rows)
-    for window in windows(tokens, capacity):
+    for window in windows(tokens, staging.capacity):
         _run_window(loaded, tokens, window, batch_tokens, staging, progress)
         rows, values = staging.take()
         if not allow_nonfinite:

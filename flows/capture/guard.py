@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from flows.capture.errors import ReplayError
 from flows.capture.forward import capture
+from flows.capture.rounding import FULL_PRECISION, Precision
 from flows.capture.sites import SITES
 from flows.capture.tokens import Tokens
 from flows.capture.weights import LoadedModel
@@ -21,7 +22,12 @@ Values = Mapping[str, NDArray[np.float32]]
 
 
 def replay(
-    loaded: LoadedModel, tokens: Tokens, sequences: Sequence[int], sites: Sequence[str]
+    loaded: LoadedModel,
+    tokens: Tokens,
+    sequences: Sequence[int],
+    sites: Sequence[str],
+    *,
+    precision: Precision = FULL_PRECISION,
 ) -> dict[int, Values]:
     """Run sequences alone, one after the other.
 
@@ -30,6 +36,7 @@ def replay(
         tokens: Tokens of the corpus.
         sequences: Numbers of the sequences to run.
         sites: Names of the sites to capture.
+        precision: Dtype to whose values activations are rounded.
 
     Returns:
         Sequence → site → values with the site's dimensions but step, token narrowed to it.
@@ -37,7 +44,14 @@ def replay(
     alone: dict[int, Values] = {}
     for sequence in sequences:
         own = tokens.select([sequence])
-        (block,) = capture(loaded, own, sites, block_rows=len(own), allow_nonfinite=True)
+        (block,) = capture(
+            loaded,
+            own,
+            sites,
+            block_rows=len(own),
+            allow_nonfinite=True,
+            precision=precision,
+        )
         alone[sequence] = block.values
     return alone
 

@@ -82,6 +82,7 @@ def tokenize(
     max_length: int | None = None,
     max_sequences: int | None = None,
     seed: int = 0,
+    earlier: Sequence[Draw] = (),
 ) -> Tokens:
     """Turn texts into the sequences that a model is shown.
 
@@ -95,6 +96,7 @@ def tokenize(
         max_length: The longest sequence that the model takes; longer ones are cut and counted.
         max_sequences: Number of sequences to keep, drawn at random; all when None.
         seed: Seed of that draw, which keeps the sequences in corpus order.
+        earlier: Draws from what the corpus was before it grew, whose sequences come first.
 
     Raises:
         InputError: If a text is empty, no sequence results, or n is larger than max_length.
@@ -113,7 +115,9 @@ def tokenize(
             f"no text of the corpus has as many tokens as one sequence of {size}: "
             "give more text or a smaller size"
         )
-    return assemble([pieces[i] for i in drawn(len(pieces), max_sequences, seed)])
+    documents = np.array([piece.document for piece in pieces])
+    draws = [*earlier, Draw(len(texts), max_sequences)]
+    return assemble([pieces[i] for i in draw(documents, draws, seed)])
 
 
 def from_ids(sequences: Sequence[NDArray[np.integer]], *, max_length: int | None = None) -> Tokens:
@@ -167,7 +171,43 @@ def _piece_size(chunking: Mapping[str, object], max_length: int | None) -> int |
     return size
 
 
-def drawn(n: int, wanted: int | None, seed: int) -> list[int]:
+@dataclass(frozen=True)
+class Draw:
+    """How many sequences a corpus came to have at one time.
+
+    Attributes:
+        texts: Number of texts that it had.
+        max_sequences: Number of sequences to have then, None for all.
+    """
+
+    texts: int
+    max_sequences: int | None
+
+
+def draw(documents: NDArray[np.integer], draws: Sequence[Draw], seed: int) -> list[int]:
+    """Draw sequences, and more of them each time that the corpus grew.
+
+    Args:
+        documents: Number of the text that each sequence is of (sequence,).
+        draws: What was drawn from, and how much of it, the first first.
+        seed: Seed of the draws.
+
+    Returns:
+        Indices of sequences: those of one draw in corpus order, after those of the draws before.
+    """
+    chosen: list[int] = []
+    for number, one in enumerate(draws):
+        (left,) = np.nonzero(documents < one.texts)
+        left = np.setdiff1d(left, chosen)
+        wanted = None if one.max_sequences is None else one.max_sequences - len(chosen)
+        if wanted is not None and wanted < 1 and number:
+            continue
+        own_seed = [seed, len(chosen)] if number else seed
+        chosen += left[drawn(len(left), wanted, own_seed)].tolist()
+    return chosen
+
+
+def drawn(n: int, wanted: int | None, seed: int | list[int]) -> list[int]:
     """Return which of n sequences are kept, in ascending order; all when `wanted` is None.
 
     Raises:

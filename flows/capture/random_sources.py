@@ -87,6 +87,24 @@ def parse_random(source: str, seed: int) -> tuple[str, RandomWeights]:
     return config, RandomWeights(config, (*overrides, (_DEPTH, 1)), drawn, settings)
 
 
+def random_source(config: str, weights: RandomWeights) -> str:
+    """Return the source that :func:`parse_random` takes apart into this config and these weights.
+
+    Args:
+        config: A model type, or the folder of a config.
+        weights: How weights are drawn.
+    """
+    entries = list(weights.overrides)
+    prefix = RANDOM_PREFIX
+    if weights.block is not None:
+        prefix = BLOCK_PREFIX
+        entries = [*weights.block.attributes().items(), *entries[:-1]]
+    listed = ",".join(
+        f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in entries
+    )
+    return f"{prefix}{config}{listed and ':' + listed}@{weights.seed}"
+
+
 def block_name(config: str, settings: BlockSettings) -> str:
     """Return the name of a block: its config, and the settings that are not the usual ones."""
     usual = BlockSettings().attributes()

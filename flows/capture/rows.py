@@ -17,6 +17,7 @@ from torch import Tensor
 
 from flows.capture.batches import Batch
 from flows.capture.errors import StructureError
+from flows.capture.rounding import FULL_PRECISION, Precision, rounded
 from flows.capture.sites import SiteShape
 from flows.capture.taps import Sink
 
@@ -37,10 +38,23 @@ class RowBlock:
 
 
 class Staging:
-    """The rows of one window, in the order in which they are computed."""
+    """The rows of one window, in the order in which they are computed.
 
-    def __init__(self, shapes: Sequence[SiteShape], capacity: int, *, pinned: bool) -> None:
+    Attributes:
+        capacity: Number of rows it has room for.
+    """
+
+    def __init__(
+        self,
+        shapes: Sequence[SiteShape],
+        capacity: int,
+        *,
+        pinned: bool,
+        precision: Precision = FULL_PRECISION,
+    ) -> None:
+        self.capacity = capacity
         self._shapes = shapes
+        self._precision = precision
         self._values = {
             shape.name: torch.empty(
                 (shape.depth, capacity, *shape.features), dtype=torch.float32, pin_memory=pinned
@@ -100,10 +114,12 @@ class Staging:
                     f"{self._shape[0]} sequences of {self._shape[1]} positions"
                 )
             goal = target[depth, self._filled : self._filled + len(self._real)]
-            if flat.dtype == goal.dtype and flat.device == goal.device:
+            direct = flat.dtype == goal.dtype and flat.device == goal.device
+            if direct and self._precision == FULL_PRECISION:
                 torch.index_select(flat, 0, self._real, out=goal)
             else:
-                goal.copy_(flat.index_select(0, self._real).to(goal.dtype), non_blocking=True)
+                chosen = rounded(flat.index_select(0, self._real), self._precision)
+                goal.copy_(chosen.to(goal.dtype), non_blocking=True)
 
         return sink
 

@@ -19,7 +19,7 @@ from flows.cli.options import (
 )
 from flows.console import print_json
 
-FORMATS: Final = ("zarr", "netcdf", "safetensors", "parquet")
+FORMATS: Final = ("zarr", "netcdf", "safetensors", "parquet", "datasets")
 """Those of `store.export`, which a help text must not import."""
 
 _FILE: Final = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
@@ -64,7 +64,8 @@ def export(
     """Copy activations with their labels into files that other programs read.
 
     zarr: a plain Zarr v3 hierarchy; netcdf: a file a model; safetensors: a file a step, a tensor a
-    site and layer; parquet: a row a token, which Hugging Face Datasets loads as it is.
+    site and layer; parquet: a file a step, site and layer, a row a token; datasets: a directory a
+    site that Hugging Face's datasets.load_from_disk opens, a row a token of a step and layer.
     """
     from store.export import Selection
     from store.export import export as export_selection

@@ -69,7 +69,7 @@ def _print_models(held: Sequence[HeldModel]) -> None:
                 f"{item.n_layers} × {item.n_tokens:,} × {item.width}",
                 byte_size(item.stored_bytes),
                 f"{len(complete)} of {len(item.steps)}",
-                _notes(complete),
+                "; ".join(filter(None, (_notes(complete), _growing(item)))),
             )
         )
     columns = ("model", "steps", "sites", "layer × token × dim", "size", "complete", "notes")
@@ -86,7 +86,7 @@ def _print_steps(item: HeldModel) -> None:
             "yes" if step.complete else "being written",
             step.revision,
             step.weights_sha256[:12],
-            step.source_dtype,
+            f"{step.source_dtype} → {step.precision}" if step.precision else step.source_dtype,
             "" if math.isnan(step.loss) else f"{step.loss:.3f}",
             step.ingested_at,
             _notes([step]),
@@ -105,6 +105,19 @@ def _print_steps(item: HeldModel) -> None:
         "ingested",
     )
     print_table((*columns, "notes"), rows, title=item.path)
+    if _growing(item):
+        click.echo(_growing(item))
+
+
+def _growing(item: HeldModel) -> str:
+    """Say which steps keep the tokens from being shown that came later, nothing if none does."""
+    if item.n_tokens == item.token_axis:
+        return ""
+    short = [s.step for s in item.steps if s.complete and s.n_tokens < item.token_axis]
+    return (
+        f"the corpus grew: {item.n_tokens:,} of {item.token_axis:,} tokens are shown until steps"
+        f" {_steps(short)} are ingested again"
+    )
 
 
 def _steps(steps: Sequence[int]) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from flows.capture.rounding import FULL_PRECISION, PRECISIONS, Precision
 from flows.cli.options import NameList, NumberList, examples, json_option, store_option
 from flows.console import byte_size, duration, print_json, print_table, progress_bar
 
@@ -49,12 +50,26 @@ if TYPE_CHECKING:
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of random: models.")
 @click.option(
+    "--precision",
+    type=click.Choice(PRECISIONS),
+    default=FULL_PRECISION,
+    show_default=True,
+    help="Round values to those of a dtype; half of float32's bytes go. The disk has float32.",
+)
+@click.option(
     "--allow-nonfinite", is_flag=True, help="Store NaN and infinity, counted, not refused."
 )
 @click.option(
     "--supersede", is_flag=True, help="Replace a step stored from other weights; history keeps it."
 )
-@click.option("--plan", is_flag=True, help="Say what would run and whether it fits; run nothing.")
+@click.option(
+    "--plan",
+    is_flag=True,
+    help="Say what would run, how long it takes and whether it fits, by a trial; store nothing.",
+)
+@click.option(
+    "--ignore-space", is_flag=True, help="Run even if the disk cannot hold what will be stored."
+)
 @store_option
 @json_option
 def ingest(
@@ -66,9 +81,11 @@ def ingest(
     device: str,
     batch_tokens: int | None,
     seed: int,
+    precision: Precision,
     allow_nonfinite: bool,
     supersede: bool,
     plan: bool,
+    ignore_space: bool,
     store: str,
     as_json: bool,
 ) -> None:
@@ -79,6 +96,7 @@ def ingest(
     """
     from flows.capture.checkpoints import find_checkpoints
     from flows.running import CaptureOptions
+    from flows.sizes import refuse_what_does_not_fit
 
     if name is not None and len(models) > 1:
         raise click.UsageError("--name goes with one MODEL.")
@@ -91,12 +109,15 @@ def ingest(
         sites=sites,
         device=device,
         batch_tokens=batch_tokens,
+        precision=precision,
         allow_nonfinite=allow_nonfinite,
         supersede=supersede,
     )
     if plan:
         _plan(store, checkpoints, corpus, options, as_json=as_json)
     else:
+        if not ignore_space:
+            refuse_what_does_not_fit(store, checkpoints, corpus, options)
         _ingest(store, checkpoints, corpus, options, as_json=as_json)
 
 
@@ -112,16 +133,25 @@ def _plan(
 
     plan = plan_ingest(store, checkpoints, corpus, options=options)
     if as_json:
-        print_json(asdict(plan) | {"raw_bytes": plan.raw_bytes, "fits": plan.fits})
+        print_json(
+            asdict(plan)
+            | {
+                "raw_bytes": plan.raw_bytes,
+                "stored_bytes": plan.stored_bytes,
+                "seconds": plan.seconds,
+                "fits": plan.fits,
+            }
+        )
         return
     print_table(
-        ("model", "step", "tokens", "at most", "chunks", "about", ""),
+        ("model", "step", "tokens", "raw", "stored", "chunks", "time", ""),
         [
             (
                 step.path,
                 str(step.step),
                 f"{step.tokens:,}",
                 byte_size(step.raw_bytes),
+                byte_size(step.stored_bytes),
                 f"{step.files:,}",
                 duration(step.seconds),
                 "; ".join(filter(None, ("stored already" if step.stored else "", _cut(step)))),
@@ -131,9 +161,9 @@ def _plan(
     )
     free = "" if plan.free_bytes is None else f" of {byte_size(plan.free_bytes)} free"
     click.echo(
-        f"{len(plan.missing)} of {len(plan.steps)} checkpoints to run, at most"
-        f" {byte_size(plan.raw_bytes)}{free}: {'it fits' if plan.fits else 'it does not fit'}."
-        f" About {duration(sum(step.seconds for step in plan.missing))} on this CPU."
+        f"{len(plan.missing)} of {len(plan.steps)} checkpoints to run, about"
+        f" {byte_size(plan.stored_bytes)}{free}: {'it fits' if plan.fits else 'it does not fit'}."
+        f" About {duration(plan.seconds)}, by what a part of it took."
     )
 
 
@@ -201,4 +231,4 @@ def _sentence(result: IngestResult) -> str:
             f"{name}: stored {', '.join(result.sites)}, {byte_size(result.stored_bytes)},"
             f" in {duration(result.seconds)}"
         )
-    return "; ".join(filter(None, (told, _cut(result))))
+    return "; ".join(filter(None, (told, _cut(result), result.shares)))

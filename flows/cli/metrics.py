@@ -170,6 +170,7 @@ def show(
         raise click.UsageError("Give either --json or --csv.")
     from flows.results import Selection, metric_table, open_results
     from store.repository import Repository
+    from store.schema import SHARED_WEIGHTS
 
     snapshot = moment.find(Repository.open(store, read_only=True))
     results = open_results(store, metric, Selection(corpus, models, steps, layers, snapshot))
@@ -186,7 +187,8 @@ def show(
     if as_csv:
         print_csv(columns, [list(row.values()) for row in rows])
         return
-    print_table(columns, [[_cell(value) for value in row.values()] for row in rows])
+    columns = [name for name in columns if name not in SHARED_WEIGHTS or any(r[name] for r in rows)]
+    print_table(columns, [[_cell(row[name]) for name in columns] for row in rows])
     click.echo(f"{metric}, rows: {population}, with standard errors (nan where there is none)")
 
 

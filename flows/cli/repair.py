@@ -28,7 +28,7 @@ from flows.console import print_json, progress_bar
 @click.option(
     "--source",
     metavar="MODEL",
-    help="Where the checkpoints are.  [default: the recorded id and revision]",
+    help="Where the checkpoints are.  [default: where they lay, else the recorded id]",
 )
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1 …")
 @store_option

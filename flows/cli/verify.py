@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @click.option(
     "--source",
     metavar="MODEL",
-    help="Where the checkpoints are.  [default: the recorded id and revision]",
+    help="Where the checkpoints are.  [default: where they lay, else the recorded id]",
 )
 @click.option(
     "--steps", type=NumberList(), metavar="0,1,…|all", help="Replay only these.  [default: all]"

@@ -11,6 +11,7 @@ from typing import Final
 from store.errors import StoreError, UnknownNameError
 
 from .arrays import export_netcdf, export_zarr
+from .hugging_face import export_datasets
 from .rows import export_parquet, export_safetensors
 from .selection import Selection
 
@@ -19,6 +20,7 @@ FORMATS: Final[Mapping[str, Callable[[Selection, Path], list[Path]]]] = {
     "netcdf": export_netcdf,
     "safetensors": export_safetensors,
     "parquet": export_parquet,
+    "datasets": export_datasets,
 }
 """What each format's writer makes of a selection in an empty directory: the files it wrote."""
 
@@ -33,8 +35,8 @@ def export(selection: Selection, target: str | os.PathLike[str], *, format: str)
         target: The directory; it is created, and must be empty if it is there.
         format: ``"zarr"``: a plain Zarr v3 hierarchy with the groups of the store; ``"netcdf"``:
             a file a model; ``"safetensors"``: a file a model and step, a tensor a site and layer;
-            ``"parquet"``: a file a model, step, site and layer, a row a token, which Hugging Face
-            Datasets loads as it is.
+            ``"parquet"``: a file a model, step, site and layer, a row a token; ``"datasets"``: a
+            directory a model and site, which ``datasets.load_from_disk`` opens.
 
     Returns:
         What was written.

@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from store.create import ArraySpec, CorpusSpec, create_id_corpus, create_model
+from store.corpora import CorpusSpec, create_id_corpus
+from store.create import ArraySpec, create_model
 from store.errors import StoreError
 from store.identity import JSON
 from store.repository import Repository
+from store.request import AlreadyStored
 from store.schema import BLOCK, DIM, LAYER, SITES, TOKEN, TOKEN_COORDINATES, node_name
-from store.slots import AlreadyStored
 from store.write import StepWriter, reserve_step
 
 from .table import ROW, LabelledTensor

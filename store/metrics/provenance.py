@@ -16,9 +16,10 @@ import zarr
 from store.arrays import member
 from store.columns import Column, complete_slots, read_columns
 from store.errors import UnknownNameError
+from store.extent import token_counts
 from store.repository import Repository
 from store.schema import METRICS_GROUP, SOURCE_COLUMNS, SOURCE_SUFFIX, STEP_COORDINATES
-from store.slab import model_group
+from store.slab import model_extent, model_group
 
 from .axes import Axes, dimension_names
 from .definition import Definition
@@ -73,10 +74,15 @@ def step_identities(
     names = ("weights_sha256", "identity")
     columns = [Column(path, STEP_COORDINATES[name], size) for name in names]
     weights, identities = read_columns(group.store, columns)
-    held = {
-        int(step): StepIdentity(weights[slot], _digest(weights[slot], identities[slot]))
-        for step, slot in zip(complete.steps, complete.slots, strict=True)
-    }
+    extent = model_extent(uri, snapshot, path)
+    counts = token_counts(group.store, path, size, extent.axis)
+    held = {}
+    for step, slot in zip(complete.steps.tolist(), complete.slots.tolist(), strict=True):
+        parts = [weights[slot], identities[slot]]
+        if counts[slot] != extent.n_tokens:
+            # Longer than what is shown, and so than what metrics are computed from.
+            parts.append(f"first {extent.n_tokens} tokens")
+        held[step] = StepIdentity(weights[slot], _digest(*parts))
     for step in steps or ():
         if step not in held:
             raise UnknownNameError("step", step, held, path)

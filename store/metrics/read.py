@@ -15,10 +15,11 @@ from store.lazy import Origin, Positions, StoredTable, lazy_variable
 from store.listing import ArrayNode, GroupNode, list_groups
 from store.models import chosen_models, relative_depths
 from store.repository import Repository
-from store.schema import LAYER, METRICS_GROUP, MODEL, SOURCE_COLUMNS, SOURCE_SUFFIX
+from store.schema import LAYER, METRICS_GROUP, MODEL, SOURCE_COLUMNS, SOURCE_SUFFIX, STEP
 from store.slab import model_group, snapshot_root
 
 from .provenance import metrics_group
+from .shared import joined_twins, twin_coordinates
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,8 @@ def read_metrics(
 
     Returns:
         The results (step, layer, population, ...), each read when it is first used; None when
-        there are none. ``relative_depth`` (layer) is a coordinate.
+        there are none. ``relative_depth`` (layer), and ``same_weights`` and ``shared_weights``
+        (step), the other steps that share weights as text, are coordinates.
 
     Raises:
         UnknownNameError: If the model is not in the store.
@@ -100,6 +102,8 @@ def read_metrics(
     }
     used = {dim for variable in variables.values() for dim in variable.dims}
     coords: dict[str, object] = {k: v for k, v in stored.labels.items() if k in used}
+    if STEP in coords:
+        coords |= twin_coordinates(stored.origin, stored.labels[STEP])
     if LAYER in coords:
         model = GroupNode(path, model_group(repository.uri, pinned, path).attrs.asdict())
         coords["relative_depth"] = relative_depths([model], stored.labels[LAYER])[0]
@@ -123,7 +127,9 @@ def open_metrics(
 
     Returns:
         The results (model, step, layer, population, ...), joined by labels, NaN where a model has
-        none. ``relative_depth`` (model, layer) is a coordinate. Attributes are the latest written.
+        none. ``relative_depth`` (model, layer), and ``same_weights`` and ``shared_weights``
+        (model, step), the other steps that share weights as text, are coordinates. Attributes are
+        the latest written.
 
     Raises:
         StoreNotFoundError: If there is no store.
@@ -144,6 +150,9 @@ def open_metrics(
     coords: dict[str, object] = {**axes, MODEL: list(chosen)}
     if LAYER in axes:
         coords["relative_depth"] = relative_depths(chosen.values(), labels_along(axes, LAYER))
+    if STEP in axes:
+        steps = [one.labels[STEP] for one in stored]
+        coords |= joined_twins([one.origin for one in stored], steps, axes)
     attrs = {"corpus": corpus, "uri": repository.uri, "snapshot": pinned}
     return xr.Dataset(variables, coords, attrs=attrs)
 

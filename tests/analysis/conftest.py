@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from store.create import ArraySpec, CorpusSpec, create_corpus, create_model
+from store.corpora import CorpusSpec, create_corpus
+from store.create import ArraySpec, create_model
 from store.repository import Repository
 from store.schema import SITES, TOKEN_COORDINATES
 from store.write import StepWriter, reserve_step

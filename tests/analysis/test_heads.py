@@ -12,7 +12,8 @@ from analysis.compute import measure
 from analysis.errors import InputError
 from analysis.inputs import COORDINATES
 from analysis.query_key import compare_queries_keys
-from store.create import ArraySpec, CorpusSpec, create_corpus, create_model
+from store.corpora import CorpusSpec, create_corpus
+from store.create import ArraySpec, create_model
 from store.metrics import read_metrics
 from store.repository import Repository
 from store.schema import SITES, TOKEN_COORDINATES

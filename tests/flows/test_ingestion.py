@@ -103,8 +103,9 @@ def test_superseding_keeps_the_old_values_in_the_history(
 def test_the_same_weights_under_two_steps_are_flagged(
     store: str, checkpoints: list[Checkpoint]
 ) -> None:
-    for step in (0, 1):
-        ingest_checkpoint(store, replace(checkpoints[0], step=step), "cats")
+    for step, same in ((0, ()), (1, (0,))):
+        result = ingest_checkpoint(store, replace(checkpoints[0], step=step), "cats")
+        assert result.same_weights == same
     (held,) = catalogue(Repository.open(store))
     assert [step.duplicates for step in held.steps] == [(1,), (0,)]
 

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from store.create import ArraySpec, CorpusSpec, create_corpus, create_id_corpus, create_model
+from store.corpora import CorpusSpec, create_corpus, create_id_corpus
+from store.create import ArraySpec, create_model
 from store.errors import IdentityConflictError, StoreError, UnknownNameError
 from store.repository import Repository
 from store.schema import SITES, STEP_COORDINATES, TOKEN_COORDINATES

@@ -81,6 +81,31 @@ def test_parquet_is_a_row_a_token(filled, toy, tmp_path):
     np.testing.assert_array_equal(heads.reshape(50, 2, -1).transpose(1, 0, 2), expected)
 
 
+def test_datasets_are_loaded_from_disk(filled, toy, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    from datasets import load_from_disk
+
+    written = export(select(filled), tmp_path / "out", format="datasets")
+    assert sorted(path.name for path in written) == sorted(SITES)
+    loaded = load_from_disk(str(tmp_path / "out" / toy.PATH / "residual"))
+    loaded.set_format("numpy")
+    assert loaded.num_rows == 2 * 4 * 50
+    rows = loaded[5 * 50 + 7]  # the second step, 8; its second layer; token 7
+    assert (rows["step"], rows["layer"], rows["token_id"], rows["position"]) == (8, 1, 7, 7)
+    np.testing.assert_array_equal(rows["values"], toy.values(8, "residual")[1, 7])
+    every = np.stack([row["values"] for row in loaded]).reshape(2, 4, 50, toy.WIDTH)
+    np.testing.assert_array_equal(every[0], toy.values(0, "residual"))
+    heads = load_from_disk(str(tmp_path / "out" / toy.PATH / "query")).with_format("numpy")
+    expected = toy.values(0, "query")[2, :, 3].ravel()
+    np.testing.assert_array_equal(heads[2 * 50 + 3]["values"], expected)
+    assert heads[2 * 50 + 3]["block"] == 3
+    entropy = load_from_disk(str(tmp_path / "out" / toy.PATH / "attention_entropy"))
+    assert len(entropy[0]["values"]) == 2
+    facts = json.loads(loaded.info.description)
+    assert facts["snapshot"] == filled.snapshot_id()
+    assert facts["causal"] is True
+
+
 def test_only_what_is_selected_is_written(filled, toy, tmp_path):
     chosen = select(filled, models=["owner/toy"], sites=["residual"], steps=[8], layers=[1, 3])
     (path,) = export(chosen, tmp_path / "a", format="safetensors")
@@ -97,7 +122,7 @@ def test_only_what_is_selected_is_written(filled, toy, tmp_path):
     }
 
 
-@pytest.mark.parametrize("kind", ["safetensors", "parquet"])
+@pytest.mark.parametrize("kind", ["safetensors", "parquet", "datasets"])
 def test_rows_are_streamed(filled, tmp_path, kind, monkeypatch):
     sizes = []
     blocks = Slab.blocks

@@ -12,6 +12,9 @@ from store.errors import StoreError, UnknownNameError
 from store.lazy import StoredTable
 from store.metrics import Definition, missing_metrics, provenance, read_metrics, write_metrics
 from store.repository import Repository
+from store.retention import drop_activations
+from store.schema import SHARED_WEIGHTS
+from store.write import reserve_step
 
 STEPS = (0, 8, 64)
 LAYERS = (0, 1, 2, 3)
@@ -69,7 +72,7 @@ def write(repository, path, results, definitions=(COSINE,), snapshot=None):
 
 def read(repository, path):
     """The stored results without what reading adds."""
-    return read_metrics(repository, path).drop_vars("relative_depth").load()
+    return read_metrics(repository, path).drop_vars(["relative_depth", *SHARED_WEIGHTS]).load()
 
 
 def as_stored(results):
@@ -289,7 +292,7 @@ def test_models_lie_side_by_side_joined_by_label(two_models):
     expected = xr.concat(
         [second, first], xr.DataArray(["other", "owner/toy"], dims="model"), join="outer"
     )
-    found_values = found.drop_vars("relative_depth").drop_attrs()
+    found_values = found.drop_vars(["relative_depth", *SHARED_WEIGHTS]).drop_attrs()
     expected = expected.drop_attrs()
     xr.testing.assert_equal(found_values.load(), expected.sel(population=found["population"]))
     assert np.isnan(found["two_nn"].sel(model="owner/toy")).all()
@@ -321,3 +324,24 @@ def test_metrics_of_models_asked_for(two_models):
 def test_a_corpus_without_metrics_is_empty(repository):
     found = open_metrics(repository.uri, corpus="plays")
     assert dict(found.sizes) == {"model": 0}
+
+
+def test_steps_that_share_weights_are_told_with_their_results(toy, memory_uri):
+    repository = toy.prepare(memory_uri)
+    for step, shards in ((0, "ab"), (8, "cb"), (16, "ab"), (64, "d")):
+        with reserve_step(repository, toy.PATH, step, identity={"step": step}) as writer:
+            toy.write_all(writer)
+            files = {f"shard-{number}": digest for number, digest in enumerate(shards)}
+            writer.commit(provenance={"weights_sha256": shards, "weight_files": files})
+    write(repository, toy.PATH, box((0, 8, 16, 64)))
+    for found in (
+        read_metrics(repository, toy.PATH),
+        open_metrics(repository.uri, corpus="plays").isel(model=0),
+    ):
+        assert found["same_weights"].values.tolist() == ["16", "", "0", ""]
+        assert found["shared_weights"].values.tolist() == ["8", "0 16", "8", ""]
+        assert found["average_cosine"].sel(step=16)["same_weights"].item() == "0"
+    # Results outlive their activations, and still say that they are of the same weights.
+    drop_activations(repository, toy.PATH, steps=[0])
+    found = read_metrics(repository, toy.PATH)
+    assert found["same_weights"].values.tolist() == ["16", "", "0", ""]

@@ -1,4 +1,7 @@
+import os
 import pickle
+import subprocess
+import sys
 from dataclasses import replace
 
 import dask
@@ -9,9 +12,10 @@ import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import store
 from store import open_store
 from store.chunks import ActivationArray
-from store.create import create_id_corpus
+from store.corpora import create_id_corpus
 from store.errors import MissingChunkError, StoreError, StoreNotFoundError
 from store.lazy import StoredActivations
 from store.write import reserve_step
@@ -274,3 +278,24 @@ def test_opening_costs_the_same_however_many_steps_there_are(toy, memory_uri, mo
         toy.ingest(repository, 0)
     costs = [requests_of_opening(monkeypatch, one.uri) for one in (few, many)]
     assert costs[0] == costs[1] < 40
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    code = (
+        "import store, sys; print(sorted({'numpy', 'xarray', 'zarr', 'icechunk'} & {*sys.modules}))"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    answer = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert answer.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("name", store.__all__)
+def test_exports_are_there(name):
+    assert callable(getattr(store, name))
+
+
+def test_what_is_not_exported_is_not_there():
+    with pytest.raises(AttributeError, match="no attribute 'cubes'"):
+        store.cubes  # noqa: B018 - the access is the test

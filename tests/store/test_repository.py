@@ -17,7 +17,7 @@ from store.errors import (
     StoreNotFoundError,
 )
 from store.repository import Repository
-from store.schema import FORMAT_ATTRIBUTE, FORMAT_VERSION
+from store.schema import FIRST_FORMAT, FORMAT_ATTRIBUTE, FORMAT_VERSION
 
 
 def put(repository, name, *, rebase):
@@ -30,7 +30,7 @@ def test_a_created_store_opens_with_its_format_and_configuration(uri):
     created = Repository.create(uri)
     opened = Repository.open(uri)
     assert opened.snapshot_id() == created.snapshot_id()
-    assert opened.read().attrs[FORMAT_ATTRIBUTE] == FORMAT_VERSION
+    assert opened.read().attrs[FORMAT_ATTRIBUTE] == FIRST_FORMAT
     assert opened.icechunk.config.inline_chunk_threshold_bytes == 2048
 
 

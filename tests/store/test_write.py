@@ -8,8 +8,8 @@ import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from store import write
 from store.errors import (
+    ConflictError,
     IdentityConflictError,
     IncompleteError,
     InvalidBlockError,
@@ -354,7 +354,7 @@ def test_an_acknowledgement_that_got_lost_is_recovered(repository, toy, monkeypa
 
     def commit_twice(self, session, message, *, rebase):
         commit(self, session, message, rebase=rebase)
-        error = write.ConflictError("answer lost")
+        error = ConflictError("answer lost")
         raise error
 
     with reserve(repository, toy) as writer:
@@ -388,3 +388,18 @@ def test_any_order_of_steps_blocks_and_chunk_sizes_stores_the_same(toy, tmp_path
             writer.commit(provenance={})
     for step in steps:
         toy.assert_stored(repository, step)
+
+
+def test_a_commit_that_failed_is_not_taken_for_the_one_before(repository, toy, monkeypatch):
+    toy.ingest(repository, 1)
+
+    def fail(self, session, message, *, rebase):
+        raise StoreError("the network is gone")
+
+    with reserve_step(repository, toy.PATH, 1, identity={"variant": 1}, supersede=True) as writer:
+        toy.write_all(writer, variant=1)
+        with monkeypatch.context() as patch:
+            patch.setattr(type(repository), "commit", fail)
+            with pytest.raises(StoreError, match="the network is gone"):
+                writer.commit(provenance={})
+    toy.assert_stored(repository, 1)

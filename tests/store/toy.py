@@ -12,7 +12,8 @@ from datetime import timedelta
 
 import numpy as np
 
-from store.create import ArraySpec, CorpusSpec, create_corpus, create_model
+from store.corpora import CorpusSpec, create_corpus
+from store.create import ArraySpec, create_model
 from store.repository import Repository
 from store.schema import SITES, TOKEN, TOKEN_COORDINATES
 from store.write import AlreadyStored, StepWriter, reserve_step

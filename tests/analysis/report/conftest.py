@@ -28,6 +28,9 @@ def held_step(step: int, **changes: object) -> HeldStep:
         "weight_files": {},
         "identity": {},
         "source_dtype": "bfloat16",
+        "precision": "",
+        "checkpoint": "",
+        "n_tokens": 1000,
         "loss": 5.0 - 0.01 * step,
         "nonfinite": 0,
         "stored_bytes": 1024,
@@ -79,7 +82,7 @@ def made_model(
     results = made_results() if results is None else results
     n_layers = results.sizes.get("layer", 4)
     described = HeldModel(
-        corpus, model, path, stack, ("residual",), 1000, n_layers, 16, held, 1024 * len(held)
+        corpus, model, path, stack, ("residual",), 1000, n_layers, 16, held, 1024 * len(held), 1000
     )
     return Measured(described, "gpt_neox", causal, results)
 

@@ -1,0 +1,151 @@
+"""Measuring what a checkpoint costs: a part of its corpus is run and stored, and thrown away."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from flows.running import Job, load_job, stack_tokens, store_parts
+from store.catalogue import catalogue
+from store.corpora import CorpusSpec, create_corpus
+from store.repository import Repository
+
+if TYPE_CHECKING:
+    from flows.capture.items import Items
+    from flows.capture.tokens import Tokens
+    from flows.capture.weights import LoadedModel
+
+ENOUGH_SECONDS: Final = 4.0
+"""A part that takes as long is taken as the measure of the whole."""
+
+GROWTH: Final = 4
+"""How much larger each part is than the one before."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a part of the corpus cost.
+
+    Attributes:
+        warm_up_seconds: Time that only the first batch of a process takes.
+        load_seconds: Time to load the model.
+        step_seconds: Time of a step, however few its tokens are.
+        token_seconds: Time of each token more.
+        token_bytes: Encoded bytes of a token.
+    """
+
+    warm_up_seconds: float
+    load_seconds: float
+    step_seconds: float
+    token_seconds: float
+    token_bytes: float
+
+    def seconds(self, n_tokens: int) -> float:
+        """Return the time to load the model, and to run and store so many tokens."""
+        return self.load_seconds + self.step_seconds + self.token_seconds * n_tokens
+
+
+@dataclass(frozen=True)
+class _Part:
+    n_tokens: int
+    seconds: float
+    stored_bytes: int
+
+
+def run_trial(job: Job, shown: Tokens | Items, *, enough_seconds: float = ENOUGH_SECONDS) -> Trial:
+    """Load a model and store what it gives for ever larger parts of its corpus.
+
+    Parts are sequences from all over the corpus, so that their lengths are those of the whole.
+    They go the way of an ingest, into a store of their own beside the one that is meant, or in
+    memory where that is none on a disk: the network of an object store is not measured.
+
+    Args:
+        job: What would be run.
+        shown: All that its model would be shown.
+        enough_seconds: A part that takes as long is the last.
+
+    Raises:
+        CaptureError: If the model cannot be read or run.
+        StoreError: If there is no room even for a part.
+    """
+    from flows.capture.forward import batch_size
+
+    started = time.perf_counter()
+    loaded = load_job(job, shown)
+    load_seconds = time.perf_counter() - started
+    whole = [(one, stack_tokens(one, shown)) for one in loaded.each_stack()]
+    tokens = whole[0][1]
+    (filled,) = np.nonzero(tokens.lengths)
+    with _scratch(job) as scratch:
+        first = _run_part(scratch, _chosen(whole, filled[:1]), "warm-up")
+        parts: list[_Part] = []
+        batch = job.options.batch_tokens or batch_size(loaded, job.options.sites or ())
+        for number, count in enumerate(_counts(batch * len(filled) // len(tokens), len(filled))):
+            at = np.linspace(0, len(filled) - 1, count).round().astype(int)
+            parts.append(_run_part(scratch, _chosen(whole, filled[at]), f"part-{number}"))
+            if parts[-1].seconds >= enough_seconds:
+                break
+    return _fitted(load_seconds, first, parts)
+
+
+def _chosen(
+    whole: Sequence[tuple[LoadedModel, Tokens]], sequences: npt.NDArray[np.integer]
+) -> list[tuple[LoadedModel, Tokens]]:
+    return [(one, tokens.select(sequences.tolist())) for one, tokens in whole]
+
+
+def _counts(first: int, last: int) -> Iterator[int]:
+    """Yield numbers of sequences, ever more of them."""
+    count = max(1, first)
+    while count < last:
+        yield count
+        count *= GROWTH
+    yield last
+
+
+def _run_part(scratch: Job, parts: list[tuple[LoadedModel, Tokens]], name: str) -> _Part:
+    from flows.capture.items import ItemTokens
+
+    job = replace(scratch, checkpoint=replace(scratch.checkpoint, model=name))
+    started = time.perf_counter()
+    store_parts(job, parts)
+    seconds = time.perf_counter() - started
+    held = catalogue(job.repository, model=name)
+    # The stacks of a model of text are all shown the same tokens, which count once.
+    several = isinstance(parts[0][1], ItemTokens)
+    n_tokens = sum(len(tokens) for _, tokens in (parts if several else parts[:1]))
+    return _Part(n_tokens, seconds, sum(model.stored_bytes for model in held))
+
+
+def _fitted(load_seconds: float, first: _Part, parts: list[_Part]) -> Trial:
+    """Tell what a token costs from what a step costs, by the last two parts."""
+    last = parts[-1]
+    token_seconds = last.seconds / last.n_tokens
+    if len(parts) > 1 and last.n_tokens > parts[-2].n_tokens:
+        slope = (last.seconds - parts[-2].seconds) / (last.n_tokens - parts[-2].n_tokens)
+        token_seconds = min(max(slope, 0.0), token_seconds)
+    step_seconds = last.seconds - token_seconds * last.n_tokens
+    warm_up_seconds = max(0.0, first.seconds - step_seconds - token_seconds * first.n_tokens)
+    token_bytes = last.stored_bytes / last.n_tokens
+    return Trial(warm_up_seconds, load_seconds, step_seconds, token_seconds, token_bytes)
+
+
+@contextmanager
+def _scratch(job: Job) -> Iterator[Job]:
+    """Give a job that stores elsewhere, and delete what it stored."""
+    corpus = job.corpus
+    spec = CorpusSpec(corpus.name, corpus.modality, {}, corpus.seed, corpus.content_sha256)
+    directory = job.repository.location.directory
+    place = None if directory is None else directory.parent
+    with tempfile.TemporaryDirectory(prefix=".actlas-plan-", dir=place) as folder:
+        uri = f"{folder}/store" if place is not None else f"memory://{folder}"
+        repository = Repository.create(uri)
+        create_corpus(repository, spec, texts=["trial"], sources=["trial"], source_starts=[0])
+        yield replace(job, repository=repository, options=replace(job.options, supersede=False))
