@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import timedelta
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -15,92 +13,41 @@ from flows.capture.errors import CheckpointError
 from flows.capture.rounding import FULL_PRECISION, Precision
 from flows.capture.settling import file_states
 from flows.capture.tokens import Tokens
-from flows.inputs import Corpus, corpus_inputs
+from flows.inputs import corpus_inputs
+from flows.job import DEFAULT_SITES, RIVAL_WAIT, CaptureOptions, Job
 from flows.losses import TOKEN_LOSS, MeanLoss
 from flows.streaming import continued, stream
 from store.create import ArraySpec, create_model
 from store.errors import NonFiniteError, StoreError, UnknownNameError
 from store.identity import JSON
-from store.repository import Repository
 from store.request import AlreadyStored
-from store.schema import ENCODER_DECODER, HEAD, HEAD_DIM, SITES, TOKEN, node_name
+from store.schema import ENCODER_DECODER, HEAD, HEAD_DIM, SITES, TOKEN
 from store.unused import remove_unused_model
 from store.write import StepWriter, reserve_step
 
 if TYPE_CHECKING:
-    from flows.capture.checkpoints import Checkpoint
-    from flows.capture.fingerprints import Fingerprint
     from flows.capture.items import Items
     from flows.capture.rows import RowBlock
     from flows.capture.weights import LoadedModel
 
+__all__ = [
+    "DEFAULT_SITES",
+    "RIVAL_WAIT",
+    "CaptureOptions",
+    "Job",
+    "load_job",
+    "run_job",
+    "shown_tokens",
+    "stack_tokens",
+    "store_parts",
+]
+
 Progress: TypeAlias = "Callable[[int, int], None]"
-
-DEFAULT_SITES: Final = ("residual", "final_norm")
-"""What is kept unless told otherwise, as far as the model has it."""
-
-RIVAL_WAIT: Final = timedelta(minutes=10)
-"""How long to wait for another living writer of the same step before giving up on it."""
 
 CREATION_TRIES: Final = 3
 """How often a model's group is created if others, who fail, take it back each time."""
 
 _RECORDED_VERSIONS: Final = ("actlas", "icechunk", "numpy", "torch", "transformers", "zarr")
-
-
-@dataclass(frozen=True)
-class CaptureOptions:
-    """How a checkpoint is run and stored.
-
-    Attributes:
-        sites: What to keep; None for :data:`DEFAULT_SITES`, as far as the model has them.
-        device: A torch device, or ``auto`` for CUDA if there is any.
-        batch_tokens: Tokens of a batch, by the device when None.
-        allow_nonfinite: Store NaN and infinity, counted, instead of refusing them.
-        supersede: Replace what is stored under the step from other weights or other inputs.
-        precision: Dtype to whose values activations are rounded; float32 leaves them as they are.
-        rewrite: Write anew what is stored from the same, because it is damaged.
-        rival_wait: How long to wait for another living writer of the same step.
-    """
-
-    sites: tuple[str, ...] | None = None
-    device: str = "auto"
-    batch_tokens: int | None = None
-    allow_nonfinite: bool = False
-    supersede: bool = False
-    precision: Precision = FULL_PRECISION
-    rewrite: bool = False
-    rival_wait: timedelta = RIVAL_WAIT
-
-
-@dataclass(frozen=True)
-class Job:
-    """One checkpoint to be run over one corpus.
-
-    Attributes:
-        repository: The store.
-        corpus: The corpus.
-        checkpoint: The checkpoint.
-        weights: Its fingerprint.
-        identity: Everything that changes the values.
-        grown_from: The same over what the corpus was before it grew, each time.
-        options: How it is run and stored.
-        states: What its files looked like before they were digested.
-    """
-
-    repository: Repository
-    corpus: Corpus
-    checkpoint: Checkpoint
-    weights: Fingerprint
-    identity: Mapping[str, JSON]
-    grown_from: tuple[Mapping[str, JSON], ...]
-    options: CaptureOptions
-    states: tuple[str, ...] = ()
-
-    @property
-    def path(self) -> str:
-        """Group of the model; the stacks of an encoder-decoder have groups below it."""
-        return f"{self.corpus.name}/{node_name(self.checkpoint.model)}"
 
 
 def run_job(job: Job, progress: Progress | None = None) -> bool:

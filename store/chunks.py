@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import pairwise
 
 import google_crc32c
@@ -26,6 +25,7 @@ from zarr.core.sync import sync
 
 from .arrays import member
 from .blosc_blocks import decode_range
+from .chunk_place import ChunkPlace
 from .errors import CorruptChunkError, MissingChunkError, StoreError, TruncatedChunkError
 from .schema import BLOCK, LAYER, SITES, STEP, TOKEN
 from .translation import first_line
@@ -42,30 +42,6 @@ _BLOSC_LENGTH = slice(12, 16)
 
 _SIGNS_OF_LOSS = ("not found", "NoSuchKey")
 _SIGNS_OF_CUTTING = ("range was invalid", "InvalidRange")
-
-
-@dataclass(frozen=True)
-class ChunkPlace:
-    """Where a chunk belongs, in the words of whoever asked for its rows.
-
-    Attributes:
-        path: Group of the model.
-        site: Name of the array.
-        step: Training step.
-        depth: Name of the depth dimension and its label, as ``("layer", 3)``, or None.
-        tokens: First token and one past the last.
-    """
-
-    path: str
-    site: str
-    step: int
-    depth: tuple[str, int] | None
-    tokens: tuple[int, int]
-
-    def __str__(self) -> str:
-        depth = "" if self.depth is None else f", {self.depth[0]} {self.depth[1]}"
-        first, stop = self.tokens
-        return f"{self.path}: {self.site}, step {self.step}{depth}, tokens {first} to {stop - 1}"
 
 
 class ActivationArray:

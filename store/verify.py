@@ -15,6 +15,7 @@ import numpy.typing as npt
 from .arrays import member, step_capacity
 from .chunks import ActivationArray
 from .columns import Column, read_columns
+from .encode import undefined_tokens
 from .errors import CorruptChunkError, MissingChunkError, StoreError, TruncatedChunkError
 from .extent import token_counts
 from .layout import checksum, token_chunks
@@ -66,13 +67,17 @@ class Finding:
 
 @dataclass(frozen=True)
 class _Layer:
-    """The chunks of one step and depth of a site, and the checksums recorded for them."""
+    """The chunks of one step and depth of a site, and the checksums recorded for them.
+
+    Some sites are NaN by definition at the tokens that are ``undefined``.
+    """
 
     array: ActivationArray
     step: int
     slot: int
     depth: int | None
     checksums: npt.NDArray[np.uint32]
+    undefined: npt.NDArray[np.bool_] | None
 
 
 def census(
@@ -125,6 +130,7 @@ def _layers(model: OpenModel) -> Iterator[_Layer]:
     for site in (name for name in SITES if name in model.node.arrays):
         holds = site_slots(origin.uri, origin.snapshot, origin.path, site)
         recorded = member(group, site + CHECKSUM_SUFFIX)
+        undefined = undefined_tokens(group, SITES[site])
         arrays = {n: ActivationArray(group, site, n) for n in set(counts)}
         for step, slot in zip(model.slots.steps.tolist(), model.slots.slots.tolist(), strict=True):
             if not holds[slot]:
@@ -132,10 +138,10 @@ def _layers(model: OpenModel) -> Iterator[_Layer]:
             array = arrays[counts[slot]]
             checksums = np.asarray(recorded[slot])[..., : token_chunks(array.n_tokens, array.rows)]
             if array.depth_dim is None:
-                yield _Layer(array, step, slot, None, checksums)
+                yield _Layer(array, step, slot, None, checksums, undefined)
             else:
                 for depth, row in enumerate(checksums):
-                    yield _Layer(array, step, slot, depth, row)
+                    yield _Layer(array, step, slot, depth, row, undefined)
 
 
 def _check(layer: _Layer) -> tuple[list[Finding], int]:
@@ -149,7 +155,10 @@ def _check(layer: _Layer) -> tuple[list[Finding], int]:
         except (MissingChunkError, CorruptChunkError) as error:
             findings.append(_finding(layer, number, _kind(error), str(error)))
             continue
-        nonfinite += values.size - int(np.count_nonzero(np.isfinite(values)))
+        finite = np.isfinite(values)
+        if layer.undefined is not None:
+            finite |= layer.undefined[start:stop]
+        nonfinite += int(np.count_nonzero(~finite))
         if (found := checksum(values)) != recorded:
             detail = f"values have CRC-32C {found:08x}, {recorded:08x} was recorded when written"
             findings.append(_finding(layer, number, "corrupt", detail))

@@ -172,16 +172,28 @@ def test_new_steps_sites_and_models_join_whatever_the_order(
 ) -> None:
     ingest_checkpoint(store, checkpoints[0], "cats", options=CaptureOptions(sites=("residual",)))
     add(store, text, 30)
-    both = CaptureOptions(sites=("residual", "query"))
+    both = CaptureOptions(sites=("residual", "query", "token_loss"))
     assert ingest_checkpoint(store, checkpoints[2], "cats", options=both).ingested
     small = open_store(store)["cats/tiny"]
     assert list(small.step.values) == [0, 10]
     result = ingest_checkpoint(store, checkpoints[0], "cats", options=both)
-    assert result.sites == ("residual", "query")
+    assert result.sites == ("residual", "query", "token_loss")
     large = open_store(store)["cats/tiny"].to_dataset()
     assert large.sizes["token"] > small.sizes["token"]
     assert np.isfinite(large["query"].values).all()
     assert np.isfinite(large.residual.values).all()
+    assert census(Repository.open(store)) == []
+
+
+def test_the_loss_is_of_all_tokens(store: str, text: str, checkpoints: list[Checkpoint]) -> None:
+    options = CaptureOptions(sites=("token_loss",))
+    ingest_checkpoint(store, checkpoints[0], "cats", options=options)
+    add(store, text, 30)
+    ingest_checkpoint(store, checkpoints[0], "cats", options=options)
+    model = open_store(store)["cats/tiny"].to_dataset()
+    losses = model.token_loss.values[0]
+    np.testing.assert_array_equal(np.isnan(losses), model.position.values == 0)
+    np.testing.assert_allclose(model.loss.values, np.nanmean(losses, dtype=np.float64))
     assert census(Repository.open(store)) == []
 
 
