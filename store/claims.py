@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import filelock
 
+from .branch_lock import LOCK_DIRECTORY
 from .location import Location
-from .repository import LOCK_DIRECTORY
 
 _memory: dict[tuple[str, str, int], threading.Lock] = {}
 

@@ -7,14 +7,15 @@ import os
 import random
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TypeVar
 
-import filelock
 import icechunk
 import zarr
 
+from .branch_lock import BranchLock
 from .configuration import BRANCH
 from .container import configure_container, create_container, open_container
 from .durable import publish, sync_filesystem
@@ -28,9 +29,6 @@ from .errors import (
 from .location import Location, check_vacant, locate
 from .schema import FIRST_FORMAT, FORMAT_ATTRIBUTE, FORMAT_VERSION
 from .translation import first_line, translated
-
-LOCK_DIRECTORY = ".actlas"
-"""Directory inside a local store that holds lock files; it may be deleted when nobody writes."""
 
 UPDATE_TRIES = 100
 CREATION_TRIES = 5
@@ -54,12 +52,7 @@ class Repository:
         self.location = location
         self.read_only = read_only
         self.icechunk = opened
-        directory = location.directory
-        self._file_lock = (
-            None
-            if directory is None
-            else filelock.FileLock(directory / LOCK_DIRECTORY / "branch.lock", poll_interval=0.005)
-        )
+        self._branch_lock = BranchLock(location)
 
     def __reduce__(self) -> tuple[object, ...]:
         return _reopen, (self.uri, self.read_only)
@@ -210,22 +203,13 @@ class Repository:
             session = self.icechunk.writable_session(BRANCH)
         return session, zarr.open_group(session.store, mode="r+")
 
-    @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
-        """Hold the right to move the branch of a local store; nothing on object stores.
+    def lock(self) -> AbstractContextManager[None]:
+        """Hold the right to move the branch of the store, as long as the context lasts.
 
-        Object stores compare and swap the branch themselves. Icechunk's local storage reads,
-        compares and renames, so that without this lock acknowledged commits are lost.
+        Raises:
+            StoreError: On entering, if the store cannot be written to.
         """
-        if self.location.memory_lock is not None:
-            with self.location.memory_lock:
-                yield
-        elif self._file_lock is not None:
-            Path(self._file_lock.lock_file).parent.mkdir(exist_ok=True)
-            with self._file_lock:
-                yield
-        else:
-            yield
+        return self._branch_lock.hold()
 
     def commit(self, session: icechunk.Session, message: str, *, rebase: bool) -> str:
         """Publish a transaction: entirely and, on a local disk, durably, or not at all.
@@ -283,7 +267,7 @@ class Repository:
     ) -> str:
         # The bulk goes to the disk before the lock is taken, and only the few small objects of
         # the snapshot under it.
-        if self._file_lock is None or not self._file_lock.is_locked:
+        if not self._branch_lock.is_held:
             sync_filesystem(directory)
         with self.lock():
             if session.snapshot_id != self.snapshot_id():

@@ -228,3 +228,12 @@ def test_import_sets_the_log_filter_and_keeps_stdout_clean(tmp_path):
 def test_the_branch_is_main(memory_uri):
     repository = Repository.create(memory_uri)
     assert set(repository.icechunk.list_branches()) == {BRANCH}
+
+
+def test_a_store_that_may_not_be_written_to_says_so(tmp_path):
+    repository = Repository.create(tmp_path / "store")
+    (tmp_path / "store" / ".actlas").rename(tmp_path / "aside")
+    (tmp_path / "store" / ".actlas").touch()  # root may write everywhere, but not below a file
+    with pytest.raises(StoreError, match=r"cannot write to the store at .* that you may write"):
+        repository.update("change", lambda root: root.create_group("a"))
+    assert "a" not in Repository.open(tmp_path / "store", read_only=True).read()
