@@ -28,10 +28,10 @@ from benchmarks.figures import Figure, show
 from flows.monitoring import held_gauges
 from store.arrays import member
 from store.catalogue import catalogue
-from store.cube import cube
 from store.layout import fill_value
 from store.repository import Repository
 from store.schema import STEP, STEP_COORDINATES
+from store.stacking import cube
 
 FULL = (100, 150, 40)
 QUICK = (5, 20, 8)

@@ -24,9 +24,9 @@ def test_it_is_found_again(
 ) -> None:
     monkeypatch.chdir(run_folder.parent.parent)
     (one,) = find_checkpoints(source.replace("runs/", f"{run_folder.parent.name}/"))
+    place, directory = one.place, one.directory and one.directory.absolute()
     monkeypatch.chdir(tmp_path)
-    (again,) = find_checkpoints(one.place)
+    (again,) = find_checkpoints(place)
     assert (again.model, again.step, again.revision) == (one.model, one.step, one.revision)
     assert again.random == one.random
-    if one.random is None:
-        assert again.directory == one.directory.absolute() if one.directory else None
+    assert again.directory == directory
