@@ -33,6 +33,7 @@ from .schema import (
 )
 from .slab import model_group, site_slots, snapshot_root
 from .translation import first_line
+from .verify_corpora import wrong_texts
 
 Kind = Literal["missing", "truncated", "corrupt", "nonfinite"]
 
@@ -88,6 +89,8 @@ def census(
 ) -> list[Finding]:
     """Read every chunk of every complete step, and compare it with the checksum of its values.
 
+    Texts and items of corpora are compared with the digests they were added with.
+
     Memory is bounded by the number of threads, not by what is stored.
 
     Args:
@@ -108,6 +111,11 @@ def census(
     nodes = [node for node in listing.walk() if STEP in node.arrays]
     models = open_models(repository.uri, snapshot, nodes)
     findings = [finding for node in nodes for finding in _check_tables(repository, snapshot, node)]
+    findings += [
+        Finding("corrupt", node.path, name, None, None, None, detail)
+        for node in listing.walk()
+        for name, detail in wrong_texts(root, node)
+    ]
     layers = [layer for model in models for layer in _layers(model)]
     nonfinite: dict[tuple[str, int], int] = defaultdict(int)
     with ThreadPoolExecutor(min(os.cpu_count() or 1, MAX_THREADS)) as pool:

@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flows.capture.rounding import FULL_PRECISION, PRECISIONS, Precision
-from flows.cli.options import NameList, NumberList, examples, json_option, store_option
+from flows.capture.rounding import Precision
+from flows.cli.options import (
+    NameList,
+    NumberList,
+    examples,
+    json_option,
+    precision_option,
+    store_option,
+)
 from flows.console import byte_size, duration, print_json, print_table, progress_bar
 
 if TYPE_CHECKING:
@@ -49,13 +56,7 @@ if TYPE_CHECKING:
     help="Tokens of a batch.  [default: by the device]",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of random: models.")
-@click.option(
-    "--precision",
-    type=click.Choice(PRECISIONS),
-    default=FULL_PRECISION,
-    show_default=True,
-    help="Round values to those of a dtype; half of float32's bytes go. The disk has float32.",
-)
+@precision_option
 @click.option(
     "--allow-nonfinite", is_flag=True, help="Store NaN and infinity, counted, not refused."
 )

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
+from flows.capture.rounding import FULL_PRECISION, PRECISIONS
+
 if TYPE_CHECKING:
     from store.repository import Repository
 
@@ -170,4 +172,12 @@ layers_filter: Final[Callable[[Function], Function]] = click.option(
     type=NumberList(),
     metavar="0,1,…|all",
     help="Only these layers; 0 is the embedding output.  [default: all]",
+)
+
+precision_option: Final[Callable[[Function], Function]] = click.option(
+    "--precision",
+    type=click.Choice(PRECISIONS),
+    default=FULL_PRECISION,
+    show_default=True,
+    help="Round values to the nearest of a narrower dtype; the bytes stored go to a third.",
 )

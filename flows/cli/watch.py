@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flows.cli.options import Age, NameList, examples, store_option
+from flows.capture.rounding import Precision
+from flows.cli.options import Age, NameList, examples, precision_option, store_option
 from flows.console import duration
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1),
     help="Tokens of a batch.  [default: by the device]",
 )
+@precision_option
 @click.option(
     "--metrics",
     type=NameList(),
@@ -89,6 +91,7 @@ def watch(
     sites: tuple[str, ...] | None,
     device: str,
     batch_tokens: int | None,
+    precision: Precision,
     metrics: tuple[str, ...] | None,
     scheduler: str,
     prometheus: Path | None,
@@ -114,7 +117,9 @@ def watch(
         store=store,
         sources=sources,
         corpus=corpus,
-        capture=CaptureOptions(sites=sites, device=device, batch_tokens=batch_tokens),
+        capture=CaptureOptions(
+            sites=sites, device=device, batch_tokens=batch_tokens, precision=precision
+        ),
         measure=None
         if metrics == ("none",)
         else MeasureOptions(metrics=metrics, scheduler=scheduler),

@@ -1,6 +1,8 @@
 """The token axis of a model grows with its corpus; steps follow, and no reader sees half of it."""
 
+import tarfile
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -216,3 +218,19 @@ def test_an_ingest_that_began_before_the_growth_still_fits_a_model_that_did_not_
         lengthen(toy, repository, 50, sha=former)
     assert store_step(toy, repository, 1, LONG, [SHORT])
     assert_shown(toy, repository, [1], 90)
+
+
+def test_a_grown_store_of_an_earlier_version_opens_for_ever(toy, tmp_path):
+    """``data/store-format-2.tar.gz`` is of the first version of format 2. Never replace it.
+
+    Steps 1 and 2 had 50 tokens before the corpus grew; step 1 has 90.
+    """
+    archive = Path(__file__).with_name("data") / "store-format-2.tar.gz"
+    with tarfile.open(archive) as archived:
+        archived.extractall(tmp_path, filter="data")
+    repository = Repository.open(tmp_path / "store-format-2")
+    assert_shown(toy, repository, [1, 2], 50)
+    assert census(repository) == []
+    store_step(toy, repository, 2, LONG, [SHORT])
+    assert_shown(toy, repository, [1, 2], 90)
+    assert census(repository) == []

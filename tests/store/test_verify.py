@@ -135,3 +135,16 @@ def test_only_what_is_asked_for_is_checked(toy, disk_repository, chunk_file):
     assert len(census(disk_repository, toy.PATH)) == 1
     with pytest.raises(UnknownNameError, match="no model 'toy' in plays"):
         census(disk_repository, "plays/toy")
+
+
+def test_a_text_that_is_not_the_one_added_is_found(toy, memory_uri):
+    repository = toy.prepare(memory_uri)
+
+    def change(root):
+        root["plays/text"][1] = "or nott"
+
+    repository.update("damage", change)
+    (finding,) = census(repository)
+    assert (finding.kind, finding.path, finding.site) == ("corrupt", "plays", "text")
+    assert finding.detail.startswith("text 1 has SHA-256")
+    assert census(repository, toy.PATH) == []
