@@ -1,133 +1,167 @@
-"""Comparing what is stored: every layer with every other, every step with every other."""
+"""Comparing what is stored, over the same tokens: layers, steps of training, or two models.
+
+One task reads every layer that it compares once, at the tokens of a sample, and holds those rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from analysis.errors import InputError, NonFiniteRowsError
-from analysis.evaluate import SAMPLE_ROWS
+from analysis.blas import one_blas_thread
+from analysis.errors import NonFiniteRowsError
 from analysis.linear_pairs import compare_linear
 from analysis.neighbor_pairs import OVERLAP_NEIGHBORS, compare_neighborhoods
 from analysis.neighborhoods import sample_tokens
+from analysis.populations import CONTENT
 from analysis.tasks import stored_table
-from store.repository import Repository
-from store.schema import LAYER, STEP
-from store.slab import Slab, slabs
+from store.align import align
+from store.schema import LAYER, OTHER
+from store.slab import Slab, token_table
 
+Indices = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.float32]
 
+REPRESENTATION = "representation"
 
-def compare_layers(
-    repository: Repository | str,
-    path: str,
-    *,
-    step: int,
-    layers: Sequence[int] | None = None,
-    sample: int = SAMPLE_ROWS,
-    seed: int = 0,
-    threads: int = 1,
-) -> xr.Dataset:
-    """Compare the layers of a checkpoint over the same tokens.
 
-    Args:
-        repository: The store, or its URI.
-        path: ``corpus/model`` or ``corpus/model/stack``.
-        step: The checkpoint.
-        layers: Layers, None for all.
-        sample: Tokens of ``content`` drawn; the rows of all layers are held in memory.
+@dataclass(frozen=True)
+class Comparison:
+    """Slabs to compare with each other.
+
+    Attributes:
+        slabs: Slabs of one model, of one layer or of one step.
+        others: Slabs of another model that read the same texts; every slab is then compared with
+            every one of these. Nothing to compare the slabs among themselves.
+        sample: Tokens of ``content`` that are drawn.
         seed: Seed of the draw.
-        threads: Threads of the search for neighbours.
+    """
 
-    Returns:
-        By (layer, other_layer), with standard errors: ``cka``, ``cka_debiased``, ``procrustes``,
-        ``linear_r2``, ``linear_r2_increment``, ``neighborhood_overlap`` and
-        ``information_imbalance``.
+    slabs: tuple[Slab, ...]
+    others: tuple[Slab, ...]
+    sample: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What was found.
+
+    Attributes:
+        task: What was compared.
+        values: By (dim, other_dim): ``cka``, ``cka_debiased``, ``procrustes``, ``linear_r2``,
+            ``linear_r2_increment``, ``neighborhood_overlap`` and ``information_imbalance``, with
+            standard errors; ``n`` and ``neighbors_n`` tokens.
+        reverse: The same from the other model's side, None for one model.
+    """
+
+    task: Comparison
+    values: xr.Dataset
+    reverse: xr.Dataset | None
+
+
+def run_comparison(task: Comparison) -> Compared:
+    """Compare slabs, with one BLAS thread.
 
     Raises:
-        UnknownNameError: If the model, the step or a layer is not in the store.
-        TooFewRowsError: If there are too few distinct tokens.
+        TooFewRowsError: If there are too few tokens that differ.
+        NonFiniteRowsError: If rows hold NaN or infinity.
+        StoreError: If the models read different texts, or activations are missing or damaged.
     """
-    found = _slabs(repository, path, [step], layers)
-    labels = [slab.depth for slab in found]
-    return _compare(dict(zip(labels, found, strict=True)), LAYER, sample, seed, threads)
+    with one_blas_thread():
+        if not task.others:
+            dim = LAYER if len({slab.step for slab in task.slabs}) == 1 else "step"
+            tokens, sequences = _tokens_of_one(task)
+            rows = {_label(slab, dim): _rows(slab, tokens) for slab in task.slabs}
+            return Compared(task, _compare(rows, dim, sequences, None), None)
+        first, second, sequences = _tokens_of_two(task)
+        rows = {(0, _label(slab, LAYER)): _rows(slab, first) for slab in task.slabs}
+        rows |= {(1, _label(slab, LAYER)): _rows(slab, second) for slab in task.others}
+        table = _compare(rows, REPRESENTATION, sequences, [model for model, _ in rows])
+        return Compared(task, _corner(table, rows, 0), _corner(table, rows, 1))
 
 
-def compare_steps(
-    repository: Repository | str,
-    path: str,
-    *,
-    layer: int,
-    steps: Sequence[int] | None = None,
-    sample: int = SAMPLE_ROWS,
-    seed: int = 0,
-    threads: int = 1,
-) -> xr.Dataset:
-    """Compare the checkpoints of a trajectory in one layer over the same tokens.
-
-    Args:
-        repository: The store, or its URI.
-        path: ``corpus/model`` or ``corpus/model/stack``.
-        layer: The layer.
-        steps: Checkpoints, None for all.
-        sample: Tokens of ``content`` drawn; the rows of all steps are held in memory.
-        seed: Seed of the draw.
-        threads: Threads of the search for neighbours.
-
-    Returns:
-        By (step, other_step), what ``compare_layers`` returns by layer.
-
-    Raises:
-        UnknownNameError: If the model, a step or the layer is not in the store.
-        TooFewRowsError: If there are too few distinct tokens.
-    """
-    found = _slabs(repository, path, steps, [layer])
-    labels = [slab.step for slab in found]
-    return _compare(dict(zip(labels, found, strict=True)), STEP, sample, seed, threads)
+def _label(slab: Slab, dim: str) -> int:
+    if dim != LAYER:
+        return slab.step
+    return slab.label[1] if slab.label is not None else 0
 
 
-def _slabs(
-    repository: Repository | str,
-    path: str,
-    steps: Sequence[int] | None,
-    layers: Sequence[int] | None,
-) -> list[Slab]:
-    opened = Repository.open(repository) if isinstance(repository, str) else repository
-    found = slabs(opened, path, steps=steps, layers=layers)
-    if not found:
-        raise InputError(f"{path} has no complete step to compare; ingest a checkpoint first")
-    return found
+def _tokens_of_one(task: Comparison) -> tuple[Indices, Indices]:
+    """Return drawn tokens of content, and the sequence of each (token)."""
+    slab = task.slabs[0]
+    table = stored_table(slab.uri, slab.path, slab.snapshot)
+    assert table.sequence is not None
+    tokens = sample_tokens(table, task.sample, task.seed, content=True)
+    return tokens, table.sequence[tokens]
+
+
+def _tokens_of_two(task: Comparison) -> tuple[Indices, Indices, Indices]:
+    """Return drawn tokens of both models that end at the same characters, and their sequences."""
+    first, second = task.slabs[0], task.others[0]
+    alignment = align(
+        *(token_table(slab.uri, slab.path, slab.snapshot) for slab in (first, second))
+    )
+    tables = [stored_table(slab.uri, slab.path, slab.snapshot) for slab in (first, second)]
+    pairs = np.stack(alignment.rows("last"))
+    content = np.logical_and(
+        tables[0].codes[pairs[0]] == CONTENT, tables[1].codes[pairs[1]] == CONTENT
+    )
+    pairs = pairs[:, content]
+    rng = np.random.default_rng(task.seed)
+    drawn = rng.choice(pairs.shape[1], min(task.sample, pairs.shape[1]), replace=False)
+    assert tables[0].sequence is not None
+    sequences = tables[0].sequence[pairs[0, drawn]]
+    order = np.lexsort((pairs[0, drawn], sequences))
+    ordered = drawn[order]
+    return pairs[0, ordered], pairs[1, ordered], sequences[order]
+
+
+def _rows(slab: Slab, tokens: Indices) -> Rows:
+    rows = slab.rows(tokens)
+    if not np.isfinite(rows).all():
+        raise NonFiniteRowsError(
+            f"rows of {slab.path}, step {slab.step}, hold NaN or infinity; compare without it"
+        )
+    return rows
 
 
 def _compare(
-    chosen: dict[int | None, Slab], dim: str, sample: int, seed: int, threads: int
+    rows: Mapping[Hashable, Rows],
+    dim: str,
+    sequences: Indices,
+    kinds: Sequence[Hashable] | None,
 ) -> xr.Dataset:
-    first = next(iter(chosen.values()))
-    table = stored_table(first.uri, first.path, first.snapshot)
-    tokens = sample_tokens(table, sample, seed, content=True)
-    held: dict[Hashable, Rows] = {label: slab.rows(tokens) for label, slab in chosen.items()}
-    for label, rows in held.items():
-        if not np.isfinite(rows).all():
-            raise NonFiniteRowsError(
-                f"rows of {dim} {label} of {first.path} hold NaN or infinity; compare without it"
-            )
-    loads: dict[Hashable, Callable[[], Rows]] = {
-        label: partial(held.__getitem__, label) for label in held
+    numbered: dict[Hashable, Callable[[], Rows]] = {
+        number: partial(rows.__getitem__, label) for number, label in enumerate(rows)
     }
-    assert table.sequence is not None
-    sequences = table.sequence[tokens]
-    linear = compare_linear(loads, dim=dim, sequences=sequences)
+    linear = compare_linear(numbered, dim=dim, sequences=sequences, kinds=kinds)
     near = compare_neighborhoods(
-        loads,
+        numbered,
         dim=dim,
-        k=min(OVERLAP_NEIGHBORS, max(1, len(tokens) // 10)),
+        k=min(OVERLAP_NEIGHBORS, max(1, len(sequences) // 10)),
         sequences=sequences,
-        threads=threads,
+        kinds=kinds,
     )
-    merged = xr.merge([linear, near.rename(n="neighbors_n")], combine_attrs="drop_conflicts")
-    attrs = {"snapshot": first.snapshot, "path": first.path, "sample": sample, "seed": seed}
-    return merged.assign_attrs(attrs)
+    found = xr.merge([linear, near.rename(n="neighbors_n")], combine_attrs="drop_conflicts")
+    if kinds is None:
+        found = found.assign_coords({dim: list(rows), OTHER + dim: list(rows)})
+    return found
+
+
+def _corner(table: xr.Dataset, rows: Mapping[tuple[int, int], Rows], model: int) -> xr.Dataset:
+    """Cut what compares one of two models with the other out of what compares both."""
+    own = [number for number, label in enumerate(rows) if label[0] == model]
+    other = [number for number, label in enumerate(rows) if label[0] != model]
+    labels = [label for _, label in rows]
+    dims = {REPRESENTATION: LAYER, OTHER + REPRESENTATION: OTHER + LAYER}
+    corner = table.isel({REPRESENTATION: own, OTHER + REPRESENTATION: other}).rename(dims)
+    coordinates = {LAYER: [labels[i] for i in own], OTHER + LAYER: [labels[i] for i in other]}
+    # An increment is a difference of two states of one model.
+    increments = [name for name in corner if str(name).startswith("linear_r2_increment")]
+    return corner.assign_coords(coordinates).drop_vars(increments)

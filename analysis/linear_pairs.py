@@ -7,7 +7,7 @@ or map of all rows is kept, which changes its value in second order only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -20,7 +20,7 @@ from analysis.groups import group_bounds
 from analysis.jackknife import standard_error
 from analysis.metrics.metric import STDERR
 from analysis.populations import TokenTable
-from store.schema import LAYER
+from store.schema import LAYER, OTHER
 
 Rows = npt.NDArray[np.floating]
 Floats = npt.NDArray[np.float64]
@@ -41,6 +41,7 @@ def compare_linear(
     *,
     dim: str = LAYER,
     sequences: Indices | None = None,
+    kinds: Sequence[Hashable] | None = None,
 ) -> xr.Dataset:
     """Compare every representation of some tokens with every other.
 
@@ -49,6 +50,7 @@ def compare_linear(
             the order of their sequences; each is loaded once and kept, in float32.
         dim: What the representations are, as in ``layer`` or ``step``.
         sequences: Sequence of each row (token); rows are taken for independent without.
+        kinds: Kind of each representation, such as its model; pairs of one kind are left out.
 
     Returns:
         By (dim, other_dim), with standard errors:
@@ -81,6 +83,8 @@ def compare_linear(
     errors = {name: np.full(shape, np.nan) for name in PAIR_METRICS}
     for i, first in enumerate(sides):
         for j in range(i, len(sides)):
+            if kinds is not None and kinds[i] == kinds[j]:
+                continue
             cross = alone[i] if i == j else CrossMoments(first, sides[j], bounds)
             for name, (value, error) in _symmetric(cross, norms[i], norms[j]).items():
                 tables[name][[i, j], [j, i]] = value
@@ -170,7 +174,7 @@ def _labelled(
     dim: str,
     n: int,
 ) -> xr.Dataset:
-    dims = (dim, f"other_{dim}")
+    dims = (dim, OTHER + dim)
     results = xr.Dataset({"n": n}, dict.fromkeys(dims, labels))
     for name, about in PAIR_METRICS.items():
         results[name] = (dims, tables[name], {"long_name": about, "units": "1"})

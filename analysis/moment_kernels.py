@@ -116,6 +116,39 @@ def add_outer(matrix: Rows, vector: Floats, factor: float) -> None:
 
 
 @compiled()
+def subtract_symmetric(matrix: Floats, left: Floats, right: Floats) -> None:
+    """Subtract left rightᵀ + right leftᵀ from a matrix (dim, dim) in place."""
+    for i in range(matrix.shape[0]):
+        for j in range(matrix.shape[1]):
+            matrix[i, j] -= left[i] * right[j] + right[i] * left[j]
+
+
+@compiled()
+def add_triangle(product: Rows, matrix: Floats) -> None:
+    """Add the lower triangle of a product (dim, dim) to that of a matrix."""
+    for i in range(matrix.shape[0]):
+        for j in range(i + 1):
+            matrix[i, j] += product[i, j]
+
+
+@compiled()
+def finish_scatter(matrix: Floats, offset: Floats, n: float, factor: float) -> None:
+    """Make the scatter about the mean, times a factor, of the lower triangle of Σxxᵀ.
+
+    Args:
+        matrix: Σxxᵀ (dim, dim), of which the lower triangle is read; receives all of it.
+        offset: The mean of x (dim).
+        n: Number of x.
+        factor: What the scatter is multiplied by.
+    """
+    for i in range(matrix.shape[0]):
+        weight = n * offset[i]
+        for j in range(i + 1):
+            matrix[i, j] = (matrix[i, j] - weight * offset[j]) * factor
+            matrix[j, i] = matrix[i, j]
+
+
+@compiled()
 def pack_triangle(matrix: Floats, unit: float, packed: npt.NDArray[np.float32]) -> None:
     """Write the lower triangle of a matrix (dim, dim), divided by ``unit``, row after row."""
     at = 0

@@ -7,7 +7,7 @@ nearest neighbour in one and not in another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -18,7 +18,7 @@ from analysis.errors import InputError
 from analysis.metrics.metric import STDERR
 from analysis.neighbor_ranks import neighbor_ranks
 from analysis.neighbors import Neighbors, distinct_rows, nearest_neighbors
-from store.schema import LAYER
+from store.schema import LAYER, OTHER
 
 Rows = npt.NDArray[np.floating]
 Integers = npt.NDArray[np.integer]
@@ -26,6 +26,13 @@ Floats = npt.NDArray[np.float64]
 
 OVERLAP_NEIGHBORS: Final = 30
 """Neighbours compared by `compare_neighborhoods`, as in the paper on neighbourhood overlap."""
+
+
+NEIGHBOR_PAIRS: Final[dict[str, str]] = {
+    "neighborhood_overlap": "share of neighbours in common",
+    "information_imbalance": "information imbalance",
+}
+"""What ``compare_neighborhoods`` measures, and how it is called on an axis."""
 
 
 def neighborhood_overlap(first: Neighbors, second: Neighbors) -> Floats:
@@ -64,6 +71,7 @@ def compare_neighborhoods(
     k: int = OVERLAP_NEIGHBORS,
     sequences: Integers | None = None,
     exclude_own_sequence: bool = False,
+    kinds: Sequence[Hashable] | None = None,
     threads: int = 1,
 ) -> xr.Dataset:
     """Compare every representation of some tokens with every other.
@@ -75,6 +83,7 @@ def compare_neighborhoods(
         k: Neighbours whose overlap is measured.
         sequences: Sequence of each row (token), within which errors may depend on each other.
         exclude_own_sequence: Whether neighbours are sought in other sequences only.
+        kinds: Kind of each representation, such as its model; pairs of one kind are left out.
         threads: Threads of the search.
 
     Returns:
@@ -107,12 +116,16 @@ def compare_neighborhoods(
         imbalances[:, j] = 2 / n * ranks.T
         for i in range(count):
             overlaps[i, j] = neighborhood_overlap(found[i], found[j])
-    dims = (dim, f"other_{dim}")
+    if kinds is not None:
+        alike = np.array([[one == other for other in kinds] for one in kinds])
+        overlaps[alike] = imbalances[alike] = np.nan
+    dims = (dim, OTHER + dim)
     table = xr.Dataset({"n": n}, {name: list(representations) for name in dims})
-    named = {"neighborhood_overlap": overlaps, "information_imbalance": imbalances}
-    for name, values in named.items():
-        table[name] = (dims, values.mean(axis=-1), {"units": "1"})
-        table[name + STDERR] = (dims, _clustered_error(values, clusters), {"units": "1"})
+    for (name, about), values in zip(NEIGHBOR_PAIRS.items(), (overlaps, imbalances), strict=True):
+        attrs = {"long_name": about, "units": "1"}
+        table[name] = (dims, values.mean(axis=-1), attrs)
+        attrs = {"long_name": f"standard error of {about}", "units": "1"}
+        table[name + STDERR] = (dims, _clustered_error(values, clusters), attrs)
     return table
 
 

@@ -15,7 +15,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from analysis.moment_kernels import add_outer, stage_rows
+from analysis.lapack import add_gram
+from analysis.moment_kernels import add_triangle, finish_scatter, stage_rows
 from analysis.moments import CentralMoments
 from analysis.rows import BLOCK_ROWS, Indices, Rows
 
@@ -51,6 +52,7 @@ class Stage:
         self._powers = np.zeros((4, dim))
         self._scatter = scatter
         self._product: Floats | None = None
+        self._rounded: Rows | None = None
 
     def add(self, rows: Rows, selected: Indices, factors: Floats | None = None) -> None:
         """Add the selected rows.
@@ -115,19 +117,27 @@ class Stage:
             return
         staged = self._staged[: self._held]
         if self._scatter:
-            product = staged.T @ staged
             if self._product is None:
-                self._product = np.zeros(product.shape)
-            self._product += product
+                self._product = np.zeros((self._dim, self._dim))
+            self._add_product(staged, self._product)
         self._n += self._held
         self._held = 0
+
+    def _add_product(self, staged: Rows, product: Floats) -> None:
+        """Add to the lower triangle of the product, which is all there is of it until the end."""
+        if staged.dtype == product.dtype:
+            add_gram(staged, product, fresh=False)
+            return
+        if self._rounded is None:
+            self._rounded = np.empty(product.shape, staged.dtype)
+        add_gram(staged, self._rounded, fresh=True)
+        add_triangle(self._rounded, product)
 
     def _central_product(self, offset: Floats) -> Floats | None:
         """Hand the product over, about the mean and in the scale of the rows."""
         product, self._product = self._product, None
         if product is not None:
-            add_outer(product, offset, -float(self._n))
-            product /= self._scale**2
+            finish_scatter(product, offset, float(self._n), self._scale**-2)
         return product
 
     def _noise(self) -> float:

@@ -9,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.errors import AnalysisError
-from analysis.moment_kernels import add_outer
 from analysis.moments import Directions, Moments
 from analysis.shapes import Shapes
-from analysis.spectrum import Spectrum
+from analysis.spectrum import Spectrum, Tridiagonal
 
 Floats = npt.NDArray[np.float64]
 
@@ -121,14 +120,14 @@ class Statistics:
         """Eigenvalues of the scatter itself."""
         if self._known is not None:
             return self._known
-        return Spectrum.of(self.scatter, rank=self.n - 1)
+        return self._tridiagonal.spectrum(0.0, rank=self.n - 1)
 
     @cached_property
     def uncentred_scatter_spectrum(self) -> Spectrum:
         """Eigenvalues of Σhhᵀ itself."""
         if self._known_uncentred is not None:
             return self._known_uncentred
-        return Spectrum.of(self.uncentred_scatter, rank=self.n)
+        return self._tridiagonal.spectrum(float(self.n), rank=self.n)
 
     @property
     def scatter(self) -> Floats:
@@ -140,12 +139,9 @@ class Statistics:
             )
         return scatter
 
-    @property
-    def uncentred_scatter(self) -> Floats:
-        """Σhhᵀ (dim, dim)."""
-        matrix = self.scatter.copy()
-        add_outer(matrix, self._moments.central.mean, float(self.n))
-        return matrix
+    @cached_property
+    def _tridiagonal(self) -> Tridiagonal:
+        return Tridiagonal(self.scatter, self._moments.central.mean)
 
     def _normalised(self, values: Floats) -> Floats:
         if self.n < 2 or self.constant:

@@ -44,6 +44,12 @@ COMPONENT: Final = "component"
 SCALE: Final = "scale"
 DECIMATION: Final = "decimation"
 
+OTHER: Final = "other_"
+"""What comes before the name of the second dimension of values about pairs, as ``other_layer``."""
+OTHER_MODEL: Final = OTHER + MODEL
+OTHER_STEP: Final = OTHER + STEP
+OTHER_LAYER: Final = OTHER + LAYER
+
 METRICS_GROUP: Final = "metrics"
 """Name of the child group of a model (or of one of its stacks) that holds metric results."""
 

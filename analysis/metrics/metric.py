@@ -16,6 +16,15 @@ STDERR: Final = "_stderr"
 
 Needs = Literal["moments", "spectrum", "sequences", "neighbors"]
 
+COSTS: Final[dict[Needs, str]] = {
+    "moments": "n·d",
+    "spectrum": "n·d² + d³",
+    "sequences": "n·n_q·d + n·n_q²",
+    "neighbors": "sample²·d",
+}
+"""What metrics cost by what they need, once for all that need it: operations for n rows of width d
+in sequences of n_q."""
+
 
 @dataclass(frozen=True)
 class Metric:

@@ -9,6 +9,7 @@ import xarray as xr
 
 from analysis.metrics.metric import STDERR
 from store.catalogue import HeldModel
+from store.schema import OTHER
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Measured:
             name
             for name in names
             if name not in paired
+            and not any(str(dim).startswith(OTHER) for dim in self.results[name].dims)
             and self.results[name].dtype.kind in "fiub"
             and bool(self.results[name].notnull().any())
         ]

@@ -9,7 +9,9 @@ from typing import Final
 import click
 
 from flows.cli.collect import gc
+from flows.cli.compare import compare
 from flows.cli.corpora import corpus
+from flows.cli.definitions import metrics
 from flows.cli.diff import diff
 from flows.cli.exchange import export, import_
 from flows.cli.held import ls
@@ -105,7 +107,9 @@ for _command in (
     flows,
     monitor,
     ls,
+    metrics,
     compute,
+    compare,
     show,
     plot,
     report,

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     "scheduler",
     default="threads",
     show_default=True,
-    metavar="threads|ADDRESS",
+    metavar="threads|local:N|slurm:FILE|k8s:FILE|ADDRESS",
     help="Where the work is done.",
 )
 @click.option("--plan", is_flag=True, help="Say what would be computed; compute nothing.")

@@ -12,7 +12,7 @@ it was never computed. A value is stale when any of them is not what is wanted n
 
 from .definition import Definition
 from .missing import missing_metrics
-from .provenance import provenance
+from .provenance import provenance, step_identities
 from .read import open_metrics, read_metrics
 from .write import write_metrics
 
@@ -22,5 +22,6 @@ __all__ = [
     "open_metrics",
     "provenance",
     "read_metrics",
+    "step_identities",
     "write_metrics",
 ]

@@ -7,9 +7,29 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from store.identity import JSON, canonical
-from store.schema import BLOCK, HEAD, KEY_VALUE_HEAD, LAYER, POPULATION, STEP
+from store.schema import (
+    BLOCK,
+    HEAD,
+    KEY_VALUE_HEAD,
+    LAYER,
+    OTHER_LAYER,
+    OTHER_MODEL,
+    OTHER_STEP,
+    POPULATION,
+    STEP,
+)
 
-KEY_DIMS: Final = (STEP, LAYER, BLOCK, HEAD, KEY_VALUE_HEAD, POPULATION)
+KEY_DIMS: Final = (
+    STEP,
+    LAYER,
+    BLOCK,
+    HEAD,
+    KEY_VALUE_HEAD,
+    POPULATION,
+    OTHER_MODEL,
+    OTHER_STEP,
+    OTHER_LAYER,
+)
 """Dimensions along which each value has a provenance of its own; others belong to the value."""
 
 

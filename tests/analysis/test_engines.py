@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import dask
 import numpy as np
 import pytest
+from distributed import LocalCluster
 from threadpoolctl import threadpool_info
 
 from analysis.blas import one_blas_thread
 from analysis.choose import make_plan
+from analysis.clusters import MALLOC
 from analysis.compute import measure
-from analysis.engines import MALLOC, check_scheduler, run_tasks
+from analysis.engines import check_scheduler, run_tasks
 from analysis.errors import SchedulerError
 from analysis.tasks import batch_tasks, slab_bytes
 from analysis.work import find_work
@@ -103,3 +107,69 @@ def test_batches_read_enough_and_keep_the_order(stored) -> None:
     assert [len(batch) for batch in batches] == [2, 2, 2]
     assert [task for batch in batches for task in batch] == work.tasks
     assert [len(batch) for batch in batch_tasks(work.tasks, 1)] == [1] * 6
+
+
+CLUSTER = "cluster: {cores: 1, memory: 1GB}\njobs: {minimum: 0, maximum: 2}\n"
+
+
+@pytest.fixture
+def cluster_file(tmp_path: Path) -> Path:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(CLUSTER)
+    return file
+
+
+@pytest.mark.parametrize(
+    "text", ["[", "jobs: {}", CLUSTER + "more: 1\n", CLUSTER.replace("2", "-1")]
+)
+def test_a_cluster_file_says_what_it_must_hold(cluster_file: Path, text: str) -> None:
+    cluster_file.write_text(text)
+    with pytest.raises(SchedulerError, match=r"cluster file .*cluster\.yaml' (must hold|cannot)"):
+        check_scheduler(f"slurm:{cluster_file}")
+
+
+def test_a_cluster_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SchedulerError, match=r"No such file .*one to start from"):
+        check_scheduler(f"k8s:{tmp_path / 'none.yaml'}")
+
+
+@pytest.mark.parametrize(
+    ("kind", "module"), [("slurm", "dask_jobqueue"), ("k8s", "dask_kubernetes")]
+)
+def test_a_missing_package_is_said_how_to_install(
+    cluster_file: Path, monkeypatch: pytest.MonkeyPatch, kind: str, module: str
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(SchedulerError, match=rf"pip install 'actlas\[{kind}\]'"):
+        run_tasks(square, [1], lambda _: None, f"{kind}:{cluster_file}")
+
+
+def test_an_argument_that_the_cluster_does_not_know_is_named(cluster_file: Path) -> None:
+    pytest.importorskip("dask_jobqueue")
+    cluster_file.write_text(CLUSTER.replace("cores", "corse"))
+    with pytest.raises(SchedulerError, match=r"could not be started: .*check what its file"):
+        run_tasks(square, [1], lambda _: None, f"slurm:{cluster_file}")
+
+
+def test_kubernetes_is_scaled_as_the_file_says(
+    cluster_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    class KubeCluster(LocalCluster):
+        def __init__(self, **arguments: object) -> None:
+            asked.append(arguments)
+            super().__init__(n_workers=1, processes=False, host="127.0.0.1", dashboard_address=None)
+
+        def adapt(self, **bounds: object) -> None:  # type: ignore[override]
+            asked.append(bounds)
+
+    for name in ("dask_kubernetes", "dask_kubernetes.operator"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setattr(
+        sys.modules["dask_kubernetes.operator"], "KubeCluster", KubeCluster, raising=False
+    )
+    found: list[int] = []
+    run_tasks(square, [1, 2, 3], found.append, f"k8s:{cluster_file}")
+    assert sorted(found) == [1, 4, 9]
+    assert asked == [{"cores": 1, "memory": "1GB"}, {"minimum": 0, "maximum": 2}]

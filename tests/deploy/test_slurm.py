@@ -12,12 +12,14 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+import xarray as xr
 import yaml
 from dask_jobqueue import SLURMCluster
 from dask_jobqueue.slurm import SLURMJob
 from distributed import Client
 
 from store.catalogue import catalogue
+from store.metrics import read_metrics
 from store.repository import Repository
 
 PATH = os.environ["PATH"] + os.pathsep + "/usr/sbin"
@@ -250,3 +252,52 @@ def test_a_cancelled_job_costs_no_result(slurm, specification, folder, monkeypat
     # dask-jobqueue leaves the files of its certificates to the garbage collector.
     for name in ("_job_ca_file", "_job_cert", "_job_key"):
         getattr(cluster, name).close()
+
+
+SLOW = """\
+import os, pathlib, time
+
+def slow(statistics):
+    \"\"\"Number of rows, slowly.\"\"\"
+    marker = pathlib.Path(os.environ["MARKER"])
+    if not marker.exists():
+        marker.write_text(os.environ.get("SLURM_JOB_ID", ""))
+    time.sleep(0.02)
+    return float(statistics.n)
+"""
+
+
+@needs_slurm
+@pytest.mark.slow
+def test_compute_survives_a_cancelled_job(slurm, specification, training_run, folder, monkeypatch):
+    marker, code = folder / "marker", folder / "code"
+    code.mkdir()
+    (code / "slow_metric.py").write_text(SLOW)
+    monkeypatch.setenv("SLURM_CONF", slurm)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{PATH}")
+    monkeypatch.setenv("MARKER", str(marker))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(code), os.environ.get("PYTHONPATH", "")]))
+    specification["jobs"] = {"minimum": 2, "maximum": 2}
+    (folder / "cluster.yaml").write_text(yaml.safe_dump(specification))
+    actlas = [sys.executable, "-c", "from flows.cli import main; main()"]
+
+    def run(*arguments):
+        subprocess.run([*actlas, *arguments], check=True, timeout=300, capture_output=True)
+
+    run("ingest", training_run, "--corpus", "plays", "--steps", "0,64", "--store", folder / "store")
+    shutil.copytree(folder / "store", folder / "other")
+    compute = ["compute", "average_cosine", "svd_anisotropy", "slow_metric:slow", "--store"]
+    started = [*actlas, *compute, folder / "store", "--dask", "slurm:cluster.yaml"]
+    with subprocess.Popen(started, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as running:
+        wait_until(lambda: marker.exists() and marker.read_text())
+        subprocess.run(["scancel", marker.read_text()], check=True)
+        output, _ = running.communicate(timeout=300)
+    assert running.returncode == 0, output.decode()
+    wait_until(lambda: not queue())
+    run(*compute, folder / "other")
+    found, expected = (
+        read_metrics(Repository.open(str(folder / name)), "plays/run").load()
+        for name in ("store", "other")
+    )
+    assert found["slow"].notnull().all()
+    xr.testing.assert_allclose(found, expected, rtol=1e-12)
