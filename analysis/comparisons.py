@@ -109,10 +109,8 @@ def _tokens_of_two(task: Comparison) -> tuple[Indices, Indices, Indices]:
     )
     tables = [stored_table(slab.uri, slab.path, slab.snapshot) for slab in (first, second)]
     pairs = np.stack(alignment.rows("last"))
-    content = np.logical_and(
-        tables[0].codes[pairs[0]] == CONTENT, tables[1].codes[pairs[1]] == CONTENT
-    )
-    pairs = pairs[:, content]
+    codes = np.stack([table.codes[pair] for table, pair in zip(tables, pairs, strict=True)])
+    pairs = pairs[:, (codes == CONTENT).all(axis=0)]
     rng = np.random.default_rng(task.seed)
     drawn = rng.choice(pairs.shape[1], min(task.sample, pairs.shape[1]), replace=False)
     assert tables[0].sequence is not None
