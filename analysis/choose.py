@@ -29,6 +29,8 @@ def make_plan(
     seed: int = 0,
     sample: int = SAMPLE_ROWS,
     threads: int = 1,
+    exclude_own_sequence: bool = False,
+    memory: int | None = None,
 ) -> Plan:
     """Return what is to be measured.
 
@@ -41,6 +43,8 @@ def make_plan(
         seed: Seed of the sample that neighbours are sought in.
         sample: Rows of that sample.
         threads: Threads of the search for neighbours.
+        exclude_own_sequence: Whether neighbours are sought in other sequences only.
+        memory: Bytes that a worker has, None where that was not stated.
 
     Raises:
         UnknownMetricError: If there is no metric of a name.
@@ -62,6 +66,8 @@ def make_plan(
         seed=seed,
         sample=sample,
         threads=threads,
+        exclude_own_sequence=exclude_own_sequence,
+        memory=memory,
     )
 
 

@@ -105,11 +105,12 @@ def check_cluster(scheduler: str) -> None:
 
 
 @contextmanager
-def connected(scheduler: str) -> Iterator[Client]:
+def connected(scheduler: str, memory: int | None = None) -> Iterator[Client]:
     """Connect to a scheduler, or start a cluster for as long as it is used.
 
     Args:
         scheduler: ``local``, ``local:N``, ``slurm:FILE``, ``k8s:FILE``, or an address.
+        memory: Bytes that each process of ``local`` may have; its share of the machine by default.
 
     Raises:
         SchedulerError: If there is no such scheduler, or it cannot be reached or started.
@@ -117,7 +118,7 @@ def connected(scheduler: str) -> Iterator[Client]:
     check_cluster(scheduler)
     kind, _, rest = scheduler.partition(":")
     if kind == LOCAL:
-        yield from _local(int(rest or os.cpu_count() or 1))
+        yield from _local(int(rest or os.cpu_count() or 1), memory)
     elif scheduler.startswith(SLURM):
         yield from _of_jobs(Jobs.read(rest), _slurm)
     elif scheduler.startswith(KUBERNETES):
@@ -137,11 +138,15 @@ def _reached(scheduler: str) -> Client:
         ) from error
 
 
-def _local(count: int) -> Iterator[Client]:
+def _local(count: int, memory: int | None) -> Iterator[Client]:
     with (
         _environment(MALLOC),
         LocalCluster(
-            n_workers=count, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+            n_workers=count,
+            threads_per_worker=1,
+            memory_limit=memory or "auto",
+            host="127.0.0.1",
+            dashboard_address=None,
         ) as cluster,
         Client(cluster) as client,
     ):

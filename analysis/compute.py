@@ -12,7 +12,14 @@ import xarray as xr
 from analysis.choose import MetricLike, make_plan
 from analysis.engines import THREADS, check_scheduler, run_tasks
 from analysis.evaluate import SAMPLE_ROWS
-from analysis.tasks import SlabResult, SlabTask, batch_tasks, run_slab_tasks, slab_bytes
+from analysis.tasks import (
+    SlabResult,
+    SlabTask,
+    batch_tasks,
+    check_tasks,
+    run_slab_tasks,
+    slab_bytes,
+)
 from analysis.work import RESIDUAL, definitions_of, find_work, labelled_results
 from store.metrics import Definition, write_metrics
 from store.repository import Repository
@@ -61,6 +68,8 @@ def measure(
     scheduler: str = THREADS,
     seed: int = 0,
     sample: int = SAMPLE_ROWS,
+    exclude_own_sequence: bool = False,
+    memory: int | None = None,
     plan: bool = False,
     progress: Progress | None = None,
 ) -> MeasureReport:
@@ -83,6 +92,9 @@ def measure(
         scheduler: ``threads``, ``local[:N]`` or the address of a Dask scheduler.
         seed: Seed of the sample of rows that neighbours are sought in.
         sample: Number of those rows.
+        exclude_own_sequence: Whether neighbours are sought in other sequences only.
+        memory: Bytes that each worker has. What is measured keeps to them, our own workers are
+            held to them, and what cannot is refused before anything is read.
         plan: Only count what would be computed.
         progress: Called with the number of slabs just done, and of all.
 
@@ -90,6 +102,7 @@ def measure(
         UnknownMetricError: If there is no metric of a name.
         UnknownPopulationError: If there is no population of a name.
         NonFiniteRowsError: If activations are NaN or infinite that were not stored as such.
+        InputError: If a layer needs more memory than there is.
         SchedulerError: If the scheduler does not exist or does not answer.
         StoreError: If activations are missing or damaged, or results cannot be stored.
     """
@@ -97,16 +110,25 @@ def measure(
     check_scheduler(scheduler)
     opened = Repository.open(repository) if isinstance(repository, str) else repository
     snapshot = opened.snapshot_id()
-    wanted = make_plan(metrics, populations, labelled=True, seed=seed, sample=sample)
+    wanted = make_plan(
+        metrics,
+        populations,
+        labelled=True,
+        seed=seed,
+        sample=sample,
+        exclude_own_sequence=exclude_own_sequence,
+        memory=memory,
+    )
     work = {
         site: find_work(opened, path, snapshot, wanted, site=site, steps=steps, layers=layers)
         for site in sites
     }
     tasks = [task for found in work.values() for task in found.tasks]
+    check_tasks(tasks)
     if tasks and not plan:
         definitions = [one for site in sites for one in definitions_of(wanted, site)]
         committer = _Committer(opened, path, snapshot, definitions, len(tasks), progress)
-        committer.run(tasks, scheduler)
+        committer.run(tasks, scheduler, memory)
     return MeasureReport(
         path,
         computed=sum(found.missing for found in work.values()),
@@ -139,10 +161,11 @@ class _Committer:
         self._boxes: list[xr.Dataset] = []
         self._committed = time.monotonic()
 
-    def run(self, tasks: Sequence[SlabTask], scheduler: str) -> None:
+    def run(self, tasks: Sequence[SlabTask], scheduler: str, memory: int | None) -> None:
         """Run tasks; whatever stops them, commit what was done."""
         try:
-            run_tasks(run_slab_tasks, batch_tasks(tasks, BATCH_BYTES), self._receive, scheduler)
+            batches = batch_tasks(tasks, BATCH_BYTES)
+            run_tasks(run_slab_tasks, batches, self._receive, scheduler, memory=memory)
         finally:
             self._commit()
 

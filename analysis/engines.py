@@ -27,6 +27,8 @@ def run_tasks(
     tasks: Sequence[Task],
     on_result: Callable[[Result], None],
     scheduler: str = THREADS,
+    *,
+    memory: int | None = None,
 ) -> None:
     """Call a function on every task, and hand every result over in this thread.
 
@@ -38,6 +40,7 @@ def run_tasks(
         scheduler: ``threads``, ``local`` or ``local:N`` for N processes of this machine,
             ``slurm:FILE`` or ``k8s:FILE`` for jobs of a cluster that the file describes, or the
             address of a Dask scheduler such as ``tcp://host:8786``.
+        memory: Bytes that each process of ``local`` may have; its share of the machine by default.
 
     Raises:
         SchedulerError: If the scheduler is none of these, or cannot be reached.
@@ -46,7 +49,7 @@ def run_tasks(
     if scheduler == THREADS:
         _run_in_threads(function, tasks, on_result)
         return
-    with connected(scheduler) as client:
+    with connected(scheduler, memory) as client:
         futures = client.map(function, tasks, pure=False)
         for future, result in as_completed(futures, with_results=True):
             on_result(result)

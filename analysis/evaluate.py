@@ -37,6 +37,8 @@ class Plan:
         sample: Rows of that sample.
         threads: Threads of the search for neighbours.
         drop_nonfinite: Whether rows with NaN or infinity are left out, instead of refused.
+        exclude_own_sequence: Whether neighbours are sought in other sequences only.
+        memory: Bytes that a worker has, None where that was not stated.
     """
 
     metrics: tuple[Metric, ...]
@@ -47,6 +49,8 @@ class Plan:
     sample: int = SAMPLE_ROWS
     threads: int = 1
     drop_nonfinite: bool = False
+    exclude_own_sequence: bool = False
+    memory: int | None = None
 
 
 Results = dict[str, dict[str, Floats]]
@@ -94,6 +98,7 @@ def _request(plan: Plan, metrics: tuple[Metric, ...]) -> Request:
         shapes=any(metric.needs == "sequences" for metric in metrics),
         errors=scatter and plan.errors,
         drop_nonfinite=plan.drop_nonfinite,
+        memory=plan.memory,
     )
 
 
@@ -179,7 +184,12 @@ def _neighbor_values(
         drop_nonfinite=plan.drop_nonfinite,
     )
     found = measure_neighborhood(
-        sample, metrics, seed=plan.seed, errors=plan.errors, threads=plan.threads
+        sample,
+        metrics,
+        seed=plan.seed,
+        errors=plan.errors,
+        exclude_own_sequence=plan.exclude_own_sequence,
+        threads=plan.threads,
     )
     values = found.values | {name + STDERR: error for name, error in found.errors.items()}
     values["neighbors_n"] = np.asarray(float(found.n))

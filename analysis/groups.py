@@ -21,17 +21,18 @@ SCATTER_BYTES: Final = 512 << 20
 """Memory for the scatters of groups: all ten up to a width of about 2,900, five at 4,096."""
 
 
-def group_count(dim: int, parts: int) -> int:
+def group_count(dim: int, parts: int, scatter_bytes: int = SCATTER_BYTES) -> int:
     """Return how many groups there may be, where a scatter of each is kept.
 
     Args:
         dim: Width of the rows.
         parts: Scatters kept for each group.
+        scatter_bytes: Memory that all of them may take.
     """
     if parts == 0:
         return GROUPS
     bytes_each = parts * 2 * dim * (dim + 1)
-    return min(GROUPS, max(LEAST_GROUPS, SCATTER_BYTES // bytes_each))
+    return min(GROUPS, max(LEAST_GROUPS, scatter_bytes // bytes_each))
 
 
 def group_bounds(table: TokenTable, groups: int = GROUPS) -> Indices:

@@ -88,14 +88,16 @@ def tridiagonal_eigenvalues(diagonal: Floats, beside: Floats) -> Floats:
         beside: What lies beside it (dim − 1).
 
     Raises:
-        AnalysisError: If they cannot be found, as for values that are not finite.
+        AnalysisError: If there are none, as for values that are not finite.
     """
+    if not (np.isfinite(diagonal).all() and np.isfinite(beside).all()):
+        raise AnalysisError("a covariance is not finite: it has no eigenvalues")
     values, rest, info = diagonal.copy(), beside.copy(), ctypes.c_int()
     _routine("cython_lapack", "dsterf", 4)(
         _integer(len(values)), _data(values), _data(rest), ctypes.pointer(info)
     )
-    if info.value or not np.isfinite(values).all():
-        raise AnalysisError("the eigenvalues of a covariance were not found: is it finite?")
+    if info.value:
+        raise AnalysisError("the eigenvalues of a covariance were not found within 30 iterations")
     return values
 
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from analysis.errors import NonFiniteRowsError
 from analysis.layer import LayerStatistics
-from analysis.metrics.metric import Metric
+from analysis.metrics.intrinsic_dimension import DECIMATIONS
+from analysis.metrics.metric import STDERR, Metric
 from analysis.moment_kernels import measure_norms
 from analysis.neighbors import nearest_neighbors
 from analysis.populations import CONTENT, OUTLIER_FACTOR, Population, TokenTable
 from analysis.rows import Indices, Rows
-from analysis.subsamples import subsample_errors
+from analysis.subsamples import decimate, subsample_errors
+from store.schema import DECIMATION
 
 Floats = npt.NDArray[np.float64]
 
@@ -105,24 +107,59 @@ def choose_rows(
 
 
 def measure_neighborhood(
-    sample: Sample, metrics: Sequence[Metric], *, seed: int, errors: bool, threads: int
+    sample: Sample,
+    metrics: Sequence[Metric],
+    *,
+    seed: int,
+    errors: bool,
+    exclude_own_sequence: bool = False,
+    threads: int = 1,
 ) -> Neighborhood:
     """Compute neighbour metrics of a sample of rows.
+
+    A metric with the dimension ``decimation`` is computed of all rows, and as a mean over disjoint
+    subsamples of a half, a fourth and an eighth of them.
 
     Args:
         sample: Finite rows.
         metrics: Metrics that need neighbours.
         seed: Seed of the division into parts.
         errors: Whether standard errors are wanted.
+        exclude_own_sequence: Whether neighbours are sought in other sequences only.
         threads: Threads of the search.
     """
+    sequences = sample.sequence if exclude_own_sequence else None
     k = max(metric.k for metric in metrics)
-    neighbors = nearest_neighbors(sample.rows, k, threads=threads, minimum=0)
+    neighbors = nearest_neighbors(sample.rows, k, groups=sequences, threads=threads, minimum=0)
+    values = {metric.name: np.asarray(metric.function(neighbors), np.float64) for metric in metrics}
+    kept = neighbors.kept
     spread = {}
     if errors:
-        sequences = None if sample.sequence is None else sample.sequence[neighbors.kept]
         spread = subsample_errors(
-            sample.rows[neighbors.kept], metrics, sequences=sequences, seed=seed, threads=threads
+            sample.rows[kept],
+            metrics,
+            sequences=None if sample.sequence is None else sample.sequence[kept],
+            exclude_own_sequence=exclude_own_sequence,
+            seed=seed,
+            threads=threads,
         )
-    values = {metric.name: np.asarray(metric.function(neighbors), np.float64) for metric in metrics}
-    return Neighborhood(values, spread, len(neighbors.kept), neighbors.n_duplicates)
+    decimated = [metric for metric in metrics if DECIMATION in metric.dims]
+    if decimated:
+        levels = decimate(
+            sample.rows[kept],
+            [replace(metric, dims=metric.dims[1:]) for metric in decimated],
+            factors=DECIMATIONS[1:],
+            groups=None if sequences is None else sequences[kept],
+            seed=seed,
+            threads=threads,
+        )
+        for metric in decimated:
+            _prepend(values, metric.name, levels[metric.name].values)
+            if errors:
+                _prepend(spread, metric.name, levels[metric.name + STDERR].values)
+    return Neighborhood(values, spread, len(kept), neighbors.n_duplicates)
+
+
+def _prepend(found: dict[str, Floats], name: str, others: Floats) -> None:
+    """Put the value of all rows before those of fewer (decimation, ...)."""
+    found[name] = np.concatenate([found[name][None], others])

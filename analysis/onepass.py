@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.errors import InputError, NonFiniteRowsError, TooFewRowsError
-from analysis.groups import group_bounds, group_count
+from analysis.groups import SCATTER_BYTES, group_bounds, group_count
 from analysis.layer import LayerStatistics, UndecidedRows, needed_keys
 from analysis.moment_kernels import measure_norms
 from analysis.outliers import DROPPED, TYPICAL, UNDECIDED, OutlierRule, Parts
@@ -49,6 +49,7 @@ class Request:
         errors: Whether standard errors are wanted, so that scatters are kept by group.
         drop_nonfinite: Whether rows with NaN or infinity are left out, instead of refused.
         precise: Whether products run in float64 instead of float32.
+        memory: Bytes that a worker has, None where that was not stated.
     """
 
     populations: tuple[Population, ...]
@@ -57,6 +58,17 @@ class Request:
     errors: bool = True
     drop_nonfinite: bool = False
     precise: bool = False
+    memory: int | None = None
+
+    @property
+    def scatter_bytes(self) -> int:
+        """Memory for the scatters of groups."""
+        return SCATTER_BYTES if self.memory is None else min(SCATTER_BYTES, self.memory // 4)
+
+    @property
+    def undecided_bytes(self) -> int:
+        """Memory for rows that wait for the exact median norm."""
+        return _UNDECIDED_BYTES if self.memory is None else min(_UNDECIDED_BYTES, self.memory // 8)
 
 
 def pass_over(source: RowSource, table: TokenTable, request: Request) -> LayerStatistics:
@@ -91,7 +103,7 @@ class _Pass:
         self._rule = OutlierRule(table.codes, exact=exact, separate=typical)
         self._norms = np.empty(table.n)
         self._parts = np.empty(table.n, np.int8)
-        self._undecided = _UndecidedBuffer()
+        self._undecided = _UndecidedBuffer(request.undecided_bytes)
         self._collected: _Collected | None = None
 
     def run(self, source: RowSource) -> LayerStatistics | None:
@@ -154,7 +166,8 @@ class _Collected:
     def __init__(self, dim: int, table: TokenTable, request: Request) -> None:
         keys = needed_keys(request.populations)
         self.dim = dim
-        self.bounds = group_bounds(table, group_count(dim, len(keys) if request.errors else 0))
+        scatters = len(keys) if request.errors else 0
+        self.bounds = group_bounds(table, group_count(dim, scatters, request.scatter_bytes))
         self.moments = PartMoments(
             dim,
             keys,
@@ -188,14 +201,15 @@ class _Collected:
 class _UndecidedBuffer:
     """The rows that wait for the exact median, as long as they are few."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_bytes: int) -> None:
+        self._most = most_bytes
         self._values: list[Floats] = []
         self._tokens: list[Indices] = []
         self._bytes = 0
 
     @property
     def overflowing(self) -> bool:
-        return self._bytes > _UNDECIDED_BYTES
+        return self._bytes > self._most
 
     def add(self, start: int, rows: Rows, parts: Parts) -> None:
         chosen = np.flatnonzero(parts == UNDECIDED)

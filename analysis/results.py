@@ -10,10 +10,10 @@ import numpy.typing as npt
 import xarray as xr
 
 from analysis.evaluate import Plan, Results
-from analysis.metrics.intrinsic_dimension import GRIDE_SCALES
+from analysis.metrics.intrinsic_dimension import DECIMATIONS, GRIDE_SCALES
 from analysis.metrics.metric import STDERR, Metric
 from analysis.populations import POPULATIONS
-from store.schema import COMPONENT, POPULATION, SCALE
+from store.schema import COMPONENT, DECIMATION, POPULATION, SCALE
 
 Floats = npt.NDArray[np.float64]
 
@@ -107,4 +107,6 @@ def _with_inner_coordinates(results: xr.Dataset) -> xr.Dataset:
         coordinates[COMPONENT] = np.arange(1, results.sizes[COMPONENT] + 1)
     if SCALE in results.sizes:
         coordinates[SCALE] = np.asarray(GRIDE_SCALES)
+    if DECIMATION in results.sizes:
+        coordinates[DECIMATION] = np.asarray(DECIMATIONS)
     return results.assign_coords(coordinates)

@@ -52,7 +52,6 @@ class Stage:
         self._powers = np.zeros((4, dim))
         self._scatter = scatter
         self._product: Floats | None = None
-        self._rounded: Rows | None = None
 
     def add(self, rows: Rows, selected: Indices, factors: Floats | None = None) -> None:
         """Add the selected rows.
@@ -128,10 +127,9 @@ class Stage:
         if staged.dtype == product.dtype:
             add_gram(staged, product, fresh=False)
             return
-        if self._rounded is None:
-            self._rounded = np.empty(product.shape, staged.dtype)
-        add_gram(staged, self._rounded, fresh=True)
-        add_triangle(self._rounded, product)
+        rounded = np.empty(product.shape, staged.dtype)
+        add_gram(staged, rounded, fresh=True)
+        add_triangle(rounded, product)
 
     def _central_product(self, offset: Floats) -> Floats | None:
         """Hand the product over, about the mean and in the scale of the rows."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from analysis.blas import one_blas_thread
+from analysis.budget import check_memory
 from analysis.evaluate import Plan, Results, measure_layer
 from analysis.heads import row_sources
 from analysis.inputs import CAUSAL
 from analysis.populations import TokenTable
+from store.schema import DIM, HEAD_DIM, TOKEN
 from store.slab import Slab, token_table
 
 
@@ -59,6 +61,18 @@ def batch_tasks(tasks: Sequence[SlabTask], least_bytes: int) -> list[list[SlabTa
 def slab_bytes(slab: Slab) -> int:
     """Return the bytes of the values of a slab in memory."""
     return 4 * int(np.prod(slab.shape))
+
+
+def check_tasks(tasks: Iterable[SlabTask]) -> None:
+    """Refuse tasks that need more memory than their plans say a worker has.
+
+    Raises:
+        InputError: If one does.
+    """
+    for task in tasks:
+        sizes = dict(zip(task.slab.dims, task.slab.shape, strict=True))
+        dim = sizes.get(DIM, sizes.get(HEAD_DIM, 1))
+        check_memory(task.plan, dim=dim, n=sizes[TOKEN])
 
 
 @lru_cache(maxsize=8)

@@ -138,7 +138,8 @@ def _variable(name: str, site: str) -> str:
 
 def _settings(metric: Metric, plan: Plan) -> dict[str, int]:
     if metric.needs == "neighbors":
-        return {"sample": plan.sample, "seed": plan.seed}
+        excluded = {"exclude_own_sequence": 1} if plan.exclude_own_sequence else {}
+        return {"sample": plan.sample, "seed": plan.seed} | excluded
     return {"groups": GROUPS}
 
 

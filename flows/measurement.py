@@ -24,6 +24,8 @@ class MeasureOptions:
         sample: Rows among which neighbours are sought.
         seed: Seed of that sample.
         scheduler: Where Dask runs: ``threads``, or the address of a scheduler.
+        exclude_own_sequence: Whether neighbours are sought in other sequences only.
+        memory: Bytes that each worker has, None where that is not stated.
     """
 
     metrics: tuple[str, ...] | None = None
@@ -31,6 +33,8 @@ class MeasureOptions:
     sample: int = 10_000
     seed: int = 0
     scheduler: str = "threads"
+    exclude_own_sequence: bool = False
+    memory: int | None = None
 
 
 DEFAULT_OPTIONS: Final = MeasureOptions()
@@ -135,6 +139,8 @@ def measure_target(
         sample=options.sample,
         seed=options.seed,
         scheduler=options.scheduler,
+        exclude_own_sequence=options.exclude_own_sequence,
+        memory=options.memory,
         plan=plan,
         progress=progress,
     )

@@ -23,6 +23,9 @@ from analysis.neighbors import Neighbors
 MIN_RATIOS: Final = 10
 """Ratios that any estimate needs: it would be off by a third or more from fewer."""
 
+DECIMATIONS: Final = (1, 2, 4, 8)
+"""By how much the rows are thinned for the estimates that tell how they depend on n."""
+
 GRIDE_SCALES: Final = (1, 2, 4, 8, 16, 32, 64)
 """Orders k of the neighbours whose distances r₂ₖ and rₖ `gride` compares."""
 

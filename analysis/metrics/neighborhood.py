@@ -17,7 +17,7 @@ from analysis.metrics.intrinsic_dimension import (
     two_nn_mle,
 )
 from analysis.metrics.metric import Metric
-from store.schema import SCALE
+from store.schema import DECIMATION, SCALE
 
 _FACCO = "Facco et al. 2017, Scientific Reports 7:12140"
 _LEVINA = "Levina & Bickel 2004, NIPS"
@@ -58,6 +58,19 @@ NEIGHBOR_METRICS = (
         range="above 0",
         reference=f"{_FACCO}; Razzhigaev et al. 2024, arXiv:2311.05928, published code",
         undefined=_TOO_FEW,
+        k=2,
+    ),
+    Metric(
+        "two_nn_decimated",
+        two_nn,
+        needs="neighbors",
+        version=1,
+        long_name="intrinsic dimension by TwoNN on fewer rows",
+        units="1",
+        range="above 0",
+        reference=_FACCO,
+        undefined=_TOO_FEW,
+        dims=(DECIMATION,),
         k=2,
     ),
     Metric(

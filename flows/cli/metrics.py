@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flows.cli.options import (
+    Bytes,
     Moment,
     NameList,
     corpus_filter,
@@ -56,6 +57,17 @@ if TYPE_CHECKING:
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of that sample.")
 @click.option(
+    "--exclude-own-sequence",
+    is_flag=True,
+    help="Seek the neighbours of a token in other sequences only.",
+)
+@click.option(
+    "--memory",
+    type=Bytes(),
+    metavar="SIZE",
+    help="Memory of each worker, as 1GiB; what would need more is refused before it is read.",
+)
+@click.option(
     "--dask",
     "scheduler",
     default="threads",
@@ -75,6 +87,8 @@ def compute(
     populations: tuple[str, ...] | None,
     sample: int,
     seed: int,
+    exclude_own_sequence: bool,
+    memory: int | None,
     scheduler: str,
     plan: bool,
     store: str,
@@ -91,6 +105,8 @@ def compute(
         sample=sample,
         seed=seed,
         scheduler=scheduler,
+        exclude_own_sequence=exclude_own_sequence,
+        memory=memory,
     )
     targets = find_targets(
         Repository.open(store), corpus=corpus, models=models, steps=steps, layers=layers

@@ -57,6 +57,24 @@ class NumberList(click.ParamType[tuple[int, ...] | None]):
         return tuple(sorted(set(numbers)))
 
 
+class Bytes(click.ParamType[int]):
+    """A size in memory, such as ``512MiB`` or ``1GB``."""
+
+    name = "size"
+
+    def convert(
+        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """Turn the text into a number of bytes."""
+        if isinstance(value, int):
+            return value
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMGT]?i?)B?", value.strip())
+        if match is None or not float(match[1]):
+            self.fail(f"{value!r} is no size; expected one such as 512MiB or 1GB", param, ctx)
+        base = 1024 if match[2].endswith("i") else 1000
+        return int(float(match[1]) * base ** " kMGT".index(match[2][:1] or " "))
+
+
 class NameList(click.ParamType[tuple[str, ...]]):
     """``residual,query`` as names."""
 

@@ -39,5 +39,5 @@ def test_products_are_added_below_the_diagonal(dtype: str) -> None:
 
 
 def test_what_is_not_finite_has_no_eigenvalues() -> None:
-    with pytest.raises(AnalysisError, match="is it finite"):
+    with pytest.raises(AnalysisError, match="is not finite"):
         tridiagonal_eigenvalues(np.array([1.0, np.nan]), np.array([1.0]))

@@ -1,0 +1,70 @@
+"""How much memory measuring one layer takes, known before it is read.
+
+A layer is streamed: what is held is a matter of its width, of the size of a sample, and of a few
+numbers for each of its rows.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from analysis.errors import InputError
+from analysis.evaluate import Plan
+from analysis.groups import group_count
+from analysis.layer import needed_keys
+from analysis.onepass import Request
+from analysis.rows import BLOCK_ROWS
+
+IDLE_BYTES: Final = 256 << 20
+"""What a worker takes that does nothing yet: Python, NumPy, compiled code, the store's metadata."""
+
+_BLOCKS_READ: Final = 4
+_MATRICES_FINISHING: Final = 3
+_BYTES_A_ROW: Final = 48
+_CANDIDATE_BYTES: Final = 24
+
+
+def needed_bytes(plan: Plan, *, dim: int, n: int) -> int:
+    """Return the most memory that measuring a layer takes, beyond that of an idle worker.
+
+    Args:
+        plan: What is measured.
+        dim: Width of its rows.
+        n: Number of its rows.
+    """
+    spectrum = any(metric.needs == "spectrum" for metric in plan.metrics)
+    keys = len(needed_keys(plan.populations))
+    block = 4 * BLOCK_ROWS * dim
+    matrix = 8 * dim * dim
+    needed = _BLOCKS_READ * block + _BYTES_A_ROW * n + keys * block
+    if spectrum:
+        needed += (2 * keys + _MATRICES_FINISHING) * matrix
+        if plan.errors:
+            each = keys * matrix // 4
+            needed += each * group_count(dim, keys, Request((), memory=plan.memory).scatter_bytes)
+    neighbors = [metric.k for metric in plan.metrics if metric.needs == "neighbors"]
+    if neighbors:
+        drawn = min(plan.sample, n)
+        needed += drawn * (3 * 4 * dim + _CANDIDATE_BYTES * (max(neighbors) + 16))
+    return needed
+
+
+def check_memory(plan: Plan, *, dim: int, n: int) -> None:
+    """Refuse a layer that needs more memory than a worker has.
+
+    Args:
+        plan: What is measured; without ``memory`` nothing is refused.
+        dim: Width of its rows.
+        n: Number of its rows.
+
+    Raises:
+        InputError: If it does.
+    """
+    needed = IDLE_BYTES + needed_bytes(plan, dim=dim, n=n)
+    if plan.memory is not None and needed > plan.memory:
+        raise InputError(
+            f"measuring {n:,} rows of width {dim:,} takes up to {needed / 2**20:,.0f} MiB a worker,"
+            f" of which {IDLE_BYTES / 2**20:,.0f} when idle; the memory stated is"
+            f" {plan.memory / 2**20:,.0f} MiB. State more, measure fewer populations, or draw a"
+            " smaller sample"
+        )
