@@ -35,7 +35,8 @@ def make_plan(
     """Return what is to be measured.
 
     Args:
-        metrics: Metrics or names of metrics; None for all of ``METRICS``.
+        metrics: Metrics or names of metrics; None for those of ``METRICS`` that
+            are computed by default.
         populations: Names of populations; None for all of them for metrics of moments, and
             ``content`` alone for metrics of neighbours, whose time grows with the square of n.
         labelled: Whether content can be told from the other rows; all rows are taken otherwise.
@@ -51,7 +52,8 @@ def make_plan(
         UnknownPopulationError: If there is no population of a name.
         InputError: If a population cannot be told apart, or two metrics have one name.
     """
-    wanted = METRICS.values() if metrics is None else map(find_metric, metrics)
+    default = (metric for metric in METRICS.values() if metric.default)
+    wanted = default if metrics is None else map(find_metric, metrics)
     chosen = tuple(dict.fromkeys(wanted))
     names = [metric.name for metric in chosen]
     if len(set(names)) < len(names):

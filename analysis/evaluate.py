@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -17,6 +18,7 @@ from analysis.outliers import DROPPED
 from analysis.populations import CONTENT, FIRST, SPECIAL, Population, TokenTable
 from analysis.rows import RowSource
 from analysis.statistics import Statistics
+from analysis.streams import STREAMED, measure_streams
 
 Floats = npt.NDArray[np.float64]
 
@@ -91,7 +93,7 @@ def measure_layer(source: RowSource, table: TokenTable, plan: Plan) -> Results:
 
 
 def _request(plan: Plan, metrics: tuple[Metric, ...]) -> Request:
-    scatter = any(metric.needs == "spectrum" for metric in metrics)
+    scatter = any(metric.needs in ("spectrum", "partition") for metric in metrics)
     return Request(
         plan.populations if metrics else plan.neighbor_populations,
         scatter=scatter,
@@ -125,7 +127,10 @@ def _measure_moments(
             request = replace(_request(plan, metrics), precise=True)
             precise = pass_over(source, table, request)
             return _measure_moments(source, precise, table, metrics, plan)
-        known[rows] = _moment_values(layer, total, population, metrics, plan)
+        once = [metric for metric in metrics if metric.needs not in STREAMED]
+        again = [metric for metric in metrics if metric.needs in STREAMED]
+        known[rows] = _moment_values(layer, total, population, once, plan)
+        known[rows] |= measure_streams(source, layer, population, again, errors=plan.errors)
         _put(results, population, known[rows] | _counts(layer, table, population))
     return results
 
@@ -134,7 +139,7 @@ def _moment_values(
     layer: LayerStatistics,
     total: Statistics,
     population: Population,
-    metrics: tuple[Metric, ...],
+    metrics: Sequence[Metric],
     plan: Plan,
 ) -> dict[str, Floats]:
     values = {metric.name: _value(metric, total) for metric in metrics}

@@ -11,6 +11,7 @@ from analysis.metrics.metric import Metric
 from analysis.metrics.neighborhood import NEIGHBOR_METRICS
 from analysis.metrics.sequences import SEQUENCE_METRICS
 from analysis.metrics.spectrum import SPECTRUM_METRICS
+from analysis.metrics.streams import STREAM_METRICS
 
 METRICS: Final[dict[str, Metric]] = {
     metric.name: metric
@@ -21,6 +22,7 @@ METRICS: Final[dict[str, Metric]] = {
         *SPECTRUM_METRICS,
         *SEQUENCE_METRICS,
         *NEIGHBOR_METRICS,
+        *STREAM_METRICS,
     )
 }
 """All metrics by name, in the order in which they are computed and shown."""

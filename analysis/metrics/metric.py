@@ -14,13 +14,15 @@ FloatArray = npt.NDArray[np.float64]
 STDERR: Final = "_stderr"
 """Suffix of the variable that holds the standard error of another."""
 
-Needs = Literal["moments", "spectrum", "sequences", "neighbors"]
+Needs = Literal["moments", "spectrum", "sequences", "neighbors", "leading", "partition"]
 
 COSTS: Final[dict[Needs, str]] = {
     "moments": "n·d",
     "spectrum": "n·d² + d³",
     "sequences": "n·n_q·d + n·n_q²",
     "neighbors": "sample²·d",
+    "leading": "32·n·d a pass, about 2",
+    "partition": "n·d², a second pass",
 }
 """What metrics cost by what they need, once for all that need it: operations for n rows of width d
 in sequences of n_q."""
@@ -33,11 +35,12 @@ class Metric:
     Attributes:
         name: Name in snake case, under which results are stored.
         function: Finishes statistics that were computed once for all metrics. A metric that needs
-            ``"neighbors"`` takes a ``Neighbors``, any other a ``Statistics``. It returns NaN
+            ``"neighbors"`` takes a ``Neighbors``, most others a ``Statistics``. It returns NaN
             where the value is not defined.
         needs: Which statistics the function reads: ``"moments"`` are those that cost no product
             between dimensions, ``"spectrum"`` also the eigenvalues of the covariance, and
-            ``"sequences"`` the shapes of whole sequences.
+            ``"sequences"`` the shapes of whole sequences; ``"leading"`` a ``LeadingShare`` and
+            ``"partition"`` a ``PartitionFunctions``, for which the rows are read again.
         version: Raised when the definition changes, so that stored values become stale.
         long_name: A short title, for the axis of a figure.
         units: Unit of the value, ``"1"`` when it has none.
@@ -46,6 +49,7 @@ class Metric:
         undefined: When the value is NaN, as the end of "NaN for ...".
         dims: Dimensions of the value beyond (step, layer, population); empty for one number.
         k: Nearest neighbours that the function reads, 0 for metrics of moments.
+        default: Whether it is among the metrics computed where none are named.
     """
 
     name: str
@@ -59,3 +63,4 @@ class Metric:
     undefined: str = ""
     dims: tuple[str, ...] = ()
     k: int = 0
+    default: bool = True

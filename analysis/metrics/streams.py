@@ -1,0 +1,81 @@
+"""Metrics that read the rows of a layer again, computed only where they are asked for by name."""
+
+from __future__ import annotations
+
+import math
+
+from analysis.krylov import LeadingShare
+from analysis.metrics.metric import Metric
+from analysis.partition import PartitionFunctions
+
+_MUSCO = "Musco & Musco 2015, NIPS; Parlett 1998, The symmetric eigenvalue problem"
+
+
+def leading_share(found: LeadingShare) -> float:
+    """Return λ₁/Σλ of the covariance, computed without it; in [1/d, 1], from below.
+
+    The SVD anisotropy of wide layers in a fraction of its time; see ``analysis.krylov``.
+
+    Source: Musco & Musco 2015.
+    """
+    return found.share
+
+
+def leading_share_bound(found: LeadingShare) -> float:
+    """Return how much larger λ₁ can be than ``leading_share`` says, relative to it; at least 0.
+
+    Source: Parlett 1998, the Kato–Temple inequality.
+    """
+    return found.bound
+
+
+def partition_isotropy(found: PartitionFunctions) -> float:
+    """Return min Z(c)/max Z(c) over c = ± the eigenvectors of Σhhᵀ, Z(c) = Σ exp(c·h); in (0, 1].
+
+    1 for rows that are spread alike in all directions.
+
+    Source: Mu & Viswanath 2018, equation 4, after Arora et al. 2016.
+    """
+    if found.logarithms.size == 0:
+        return math.nan
+    return math.exp(float(found.logarithms.min() - found.logarithms.max()))
+
+
+STREAM_METRICS = (
+    Metric(
+        "leading_share",
+        leading_share,
+        needs="leading",
+        version=1,
+        long_name="share of the first component in the variance, without a covariance",
+        units="1",
+        range="1/d to 1",
+        reference=_MUSCO,
+        undefined="fewer than two rows, or rows that do not vary",
+        default=False,
+    ),
+    Metric(
+        "leading_share_bound",
+        leading_share_bound,
+        needs="leading",
+        version=1,
+        long_name="relative error bound of the leading share",
+        units="1",
+        range="at least 0",
+        reference=_MUSCO,
+        undefined="fewer than two rows, or rows that do not vary",
+        default=False,
+    ),
+    Metric(
+        "partition_isotropy",
+        partition_isotropy,
+        needs="partition",
+        version=1,
+        long_name="isotropy of the partition function",
+        units="1",
+        range="0 to 1",
+        reference="Mu & Viswanath 2018, ICLR, arXiv:1702.01417",
+        undefined="no rows",
+        default=False,
+    ),
+)
