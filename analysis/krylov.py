@@ -66,7 +66,9 @@ def leading_share(blocks: Blocks, pilot: Rows, *, tolerance: float = TOLERANCE) 
     scatter = _Scatter(blocks, shift)
     block = _leading_directions((pilot - shift).astype(np.float32))
     basis = images = np.empty((len(shift), 0))
-    for passes in range(1, MOST_PASSES + 1):
+    passes, share, bound = 0, np.nan, np.nan
+    while passes < MOST_PASSES:
+        passes += 1
         product = scatter.times(block)
         basis, images = np.hstack([basis, block]), np.hstack([images, product])
         share, bound = _ritz(basis, images, scatter.trace)

@@ -147,7 +147,7 @@ def test_a_missing_package_is_said_how_to_install(
 def test_an_argument_that_the_cluster_does_not_know_is_named(cluster_file: Path) -> None:
     pytest.importorskip("dask_jobqueue")
     cluster_file.write_text(CLUSTER.replace("cores", "corse"))
-    with pytest.raises(SchedulerError, match=r"could not be started: .*check what its file"):
+    with pytest.raises(SchedulerError, match=r"(?s)could not be started: .*check what its file"):
         run_tasks(square, [1], lambda _: None, f"slurm:{cluster_file}")
 
 
