@@ -88,7 +88,9 @@ def measure(
             ``content`` alone for metrics of neighbours.
         steps: Steps, None for all complete ones.
         layers: Layers or blocks, None for all.
-        sites: Sites. The variables of any but ``residual`` have its name before theirs.
+        sites: Sites. The variables of any but ``residual`` have its name before theirs. Of a site
+            with one number a token, such as ``attention_entropy``, ``mean`` and ``deviation`` are
+            measured instead, and of ``attention_first_key`` the ``attention_sink_rate``, too.
         scheduler: ``threads``, ``local[:N]`` or the address of a Dask scheduler.
         seed: Seed of the sample of rows that neighbours are sought in.
         sample: Number of those rows.
@@ -126,7 +128,7 @@ def measure(
     tasks = [task for found in work.values() for task in found.tasks]
     check_tasks(tasks)
     if tasks and not plan:
-        definitions = [one for site in sites for one in definitions_of(wanted, site)]
+        definitions = [one for site in sites for one in definitions_of(work[site].plan, site)]
         committer = _Committer(opened, path, snapshot, definitions, len(tasks), progress)
         committer.run(tasks, scheduler, memory)
     return MeasureReport(

@@ -28,15 +28,25 @@ def has_rows(slab: Slab) -> bool:
     return names in ((TOKEN, DIM), (TOKEN, HEAD_DIM))
 
 
+def has_values(slab: Slab) -> bool:
+    """Return whether a slab has one number a token, each head its own or not."""
+    return tuple(name for name in slab.dims if name not in (HEAD, KEY_VALUE_HEAD)) == (TOKEN,)
+
+
 def row_sources(slab: Slab) -> list[RowSource]:
-    """Return the rows of each head of a slab, of the slab itself without heads."""
+    """Return the rows of each head of a slab, of the slab itself without heads.
+
+    A number a token is a row of width 1.
+    """
     dimension = head_dimension(slab)
     if dimension is None:
         return [slab]
     count = slab.shape[slab.dims.index(dimension)]
-    if 4 * int(np.prod(slab.shape)) > HELD_BYTES:
+    if 4 * int(np.prod(slab.shape)) > HELD_BYTES and has_rows(slab):
         return [replace(slab, head=head) for head in range(count)]
     values = np.empty(slab.shape, np.float32)
     for start, block in slab.blocks():
         values[:, start : start + block.shape[1]] = block
+    if has_values(slab):
+        values = values[..., np.newaxis]
     return [ArrayRows(xr.Variable((TOKEN, HEAD_DIM), rows)) for rows in values]

@@ -12,18 +12,23 @@ import xarray as xr
 from analysis.errors import InputError
 from analysis.evaluate import Plan
 from analysis.groups import GROUPS
-from analysis.heads import has_rows, head_dimension
+from analysis.heads import has_rows, has_values, head_dimension
 from analysis.metrics.metric import Metric
+from analysis.metrics.values import SINK, VALUE_METRICS
 from analysis.results import assemble
 from analysis.tasks import SlabResult, SlabTask
 from store.arrays import member
 from store.metrics import Definition, missing_metrics
 from store.repository import Repository
-from store.schema import BLOCK, DIM, HEAD_DIM, LAYER, POPULATION, SITES, STEP
+from store.schema import BLOCK, DIM, HEAD, HEAD_DIM, LAYER, POPULATION, SITES, STEP
 from store.slab import Slab, slabs
 
 RESIDUAL: Final = "residual"
 """The site whose results go by the plain names of the metrics."""
+
+FIRST_KEY: Final = "attention_first_key"
+SINK_RATE: Final = "attention_sink_rate"
+"""Share of heads that are sinks, stored beside what is measured of ``FIRST_KEY``."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +39,13 @@ class Work:
         tasks: One task a slab of which anything is missing or stale.
         missing: Values (metric, step, layer, population) that are.
         current: Values asked for that are not.
+        plan: What is wanted of the site.
     """
 
     tasks: list[SlabTask]
     missing: int
     current: int
+    plan: Plan
 
 
 def find_work(
@@ -67,11 +74,8 @@ def find_work(
         InputError: If the site has no rows (token, dim).
     """
     found = slabs(repository, path, site=site, steps=steps, layers=layers, snapshot=snapshot)
-    if found and not has_rows(found[0]):
-        raise InputError(
-            f"site {site!r} has the dimensions {found[0].dims}; only sites of one row a token, or"
-            " one a token and head, can be measured"
-        )
+    if found:
+        plan = _plan_of_site(plan, found[0])
     labels = {slab: _labels(slab) for slab in found}
     heads = _head_labels(found[0]) if found else {}
     tasks: list[SlabTask] = []
@@ -92,7 +96,24 @@ def find_work(
         if needed.metrics:
             drop = slab.slot in nonfinite
             tasks.append(SlabTask(slab, replace(needed, drop_nonfinite=drop)))
-    return Work(tasks, missing, current)
+    return Work(tasks, missing, current, plan)
+
+
+def _plan_of_site(plan: Plan, slab: Slab) -> Plan:
+    """Return a plan for a site: other metrics where it has a number a token, not a row."""
+    if has_rows(slab):
+        return plan
+    if not has_values(slab):
+        raise InputError(
+            f"site {slab.site!r} has the dimensions {slab.dims}; only sites of one row or number a"
+            " token, or one a token and head, can be measured"
+        )
+    populations = tuple(one for one in plan.populations if not (one.typical or one.unit))
+    if not populations:
+        raise InputError(
+            f"site {slab.site!r} has numbers, not rows: only 'all' and 'content' can be told apart"
+        )
+    return replace(plan, metrics=VALUE_METRICS, populations=populations, neighbor_populations=())
 
 
 def halves_of(plan: Plan) -> list[Plan]:
@@ -128,11 +149,25 @@ def labelled_results(result: SlabResult) -> list[xr.Dataset]:
         box = box.assign_coords({name: [label] for name, label in place.items()} | heads)
         if heads and DIM in box.dims:
             box = box.rename({DIM: HEAD_DIM})
+        if slab.site == FIRST_KEY and HEAD in box.dims:
+            box = box.assign(sink_rate=_sink_rate(box["mean"]))
         boxes.append(box.rename({name: _variable(str(name), slab.site) for name in box.data_vars}))
     return boxes
 
 
+def _sink_rate(means: xr.DataArray) -> xr.DataArray:
+    """Return the share of heads that attend to the first key more than ``SINK`` on average."""
+    rate = (means > SINK).where(means.notnull()).mean(HEAD)
+    return rate.assign_attrs(
+        long_name=f"share of heads whose mean attention to the first key exceeds {SINK}",
+        units="1",
+        reference="Gu et al. 2025, arXiv:2410.10781",
+    )
+
+
 def _variable(name: str, site: str) -> str:
+    if name == "sink_rate":
+        return SINK_RATE
     return name if site == RESIDUAL else f"{site}_{name}"
 
 

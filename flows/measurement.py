@@ -26,6 +26,7 @@ class MeasureOptions:
         scheduler: Where Dask runs: ``threads``, or the address of a scheduler.
         exclude_own_sequence: Whether neighbours are sought in other sequences only.
         memory: Bytes that each worker has, None where that is not stated.
+        sites: What is measured.
     """
 
     metrics: tuple[str, ...] | None = None
@@ -35,6 +36,7 @@ class MeasureOptions:
     scheduler: str = "threads"
     exclude_own_sequence: bool = False
     memory: int | None = None
+    sites: tuple[str, ...] = ("residual",)
 
 
 DEFAULT_OPTIONS: Final = MeasureOptions()
@@ -135,7 +137,8 @@ def measure_target(
         metrics=options.metrics,
         populations=options.populations,
         steps=target.steps,
-        layers=target.layers,
+        layers=target.layers if len(target.layers) < target.model.n_layers else None,
+        sites=options.sites,
         sample=options.sample,
         seed=options.seed,
         scheduler=options.scheduler,

@@ -10,11 +10,13 @@ import xarray as xr
 
 from analysis.errors import UnknownMetricError, UnknownPopulationError
 from analysis.metrics import METRICS
+from analysis.metrics.values import VALUE_METRICS
+from analysis.work import SINK_RATE
 from flows.measurement import complete_steps, find_models, require_known
 from store.errors import StoreError
 from store.metrics import open_metrics
 from store.repository import Repository
-from store.schema import LAYER, METRICS_GROUP, POPULATION, STEP
+from store.schema import LAYER, METRICS_GROUP, POPULATION, SITES, STEP
 
 Cell = str | int | float
 
@@ -56,7 +58,7 @@ def open_results(store_uri: str, metric: str, selection: Selection) -> dict[str,
         UnknownNameError: If there is no such corpus, model, step or layer.
         StoreError: If the metric has not been computed.
     """
-    if metric not in METRICS:
+    if not is_result(metric):
         raise UnknownMetricError(metric, METRICS)
     repository = Repository.open(store_uri, read_only=True)
     held = find_models(
@@ -83,15 +85,27 @@ def open_results(store_uri: str, metric: str, selection: Selection) -> dict[str,
         (STEP, selection.steps, {step for model in held for step in complete_steps(model)}),
         (LAYER, selection.layers, {layer for model in held for layer in range(model.n_layers)}),
     ):
-        labels = (int(label) for found in opened.values() for label in found[dim].values)
+        labels = (
+            int(label) for found in opened.values() if dim in found for label in found[dim].values
+        )
         require_known(dim, wanted, stored.union(labels), held)
     return {corpus: _narrowed(found, selection) for corpus, found in opened.items()}
+
+
+def is_result(name: str) -> bool:
+    """Return whether a name can be that of a result: a metric, or a metric of a site."""
+    if name in METRICS or name == SINK_RATE:
+        return True
+    known = {*METRICS, *(metric.name for metric in VALUE_METRICS)}
+    return any(
+        name.startswith(f"{site}_") and name.removeprefix(f"{site}_") in known for site in SITES
+    )
 
 
 def _narrowed(found: xr.Dataset, selection: Selection) -> xr.Dataset:
     """Return the results with the labels that are wanted, in the order they have."""
     for dim, wanted in ((STEP, selection.steps), (LAYER, selection.layers)):
-        if wanted is not None:
+        if wanted is not None and dim in found:
             found = found.sel({dim: [label for label in found[dim].values if label in wanted]})
     return found
 

@@ -49,6 +49,14 @@ if TYPE_CHECKING:
     help="Only these rows: all, content, typical, unit.  [default: all four]",
 )
 @click.option(
+    "--sites",
+    type=NameList(),
+    default="residual",
+    show_default=True,
+    metavar="A,B",
+    help="What to measure, as `actlas ls` shows it: residual,query,key,attention_entropy…",
+)
+@click.option(
     "--sample",
     type=click.IntRange(min=10),
     default=10_000,
@@ -85,6 +93,7 @@ def compute(
     steps: tuple[int, ...] | None,
     layers: tuple[int, ...] | None,
     populations: tuple[str, ...] | None,
+    sites: tuple[str, ...],
     sample: int,
     seed: int,
     exclude_own_sequence: bool,
@@ -107,6 +116,7 @@ def compute(
         scheduler=scheduler,
         exclude_own_sequence=exclude_own_sequence,
         memory=memory,
+        sites=sites,
     )
     targets = find_targets(
         Repository.open(store), corpus=corpus, models=models, steps=steps, layers=layers

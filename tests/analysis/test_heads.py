@@ -37,7 +37,7 @@ def attention(memory_uri: str) -> tuple[Repository, Values, xr.Dataset]:
     sizes |= {"head_dim": WIDTH}
     arrays = [
         ArraySpec(SITES[site], {name: sizes[name] for name in SITES[site].dims[1:]})
-        for site in ("query", "key", "attention_entropy")
+        for site in ("query", "key", "attention_entropy", "attention_first_key")
     ]
     attributes = {"n_blocks": BLOCKS, "width": 24, "chunk_rows": 64, "causal": True}
     create_model(
@@ -49,6 +49,9 @@ def attention(memory_uri: str) -> tuple[Repository, Values, xr.Dataset]:
         "query": rng.standard_normal((BLOCKS, HEADS, N, WIDTH)) + offsets.repeat(2, axis=1),
         "key": rng.standard_normal((BLOCKS, SHARED, N, WIDTH)) - offsets,
         "attention_entropy": rng.random((BLOCKS, HEADS, N)),
+        # Heads 0 and 1 of the first block are sinks, none of the second.
+        "attention_first_key": rng.random((BLOCKS, HEADS, N)) * 0.2
+        + np.array([[0.5, 0.3, 0, 0], [0, 0, 0, 0.1]])[..., None],
     }
     values = {site: array.astype(np.float32) for site, array in values.items()}
     with reserve_step(repository, PATH, 7, identity={"weights": "a"}) as writer:
@@ -117,7 +120,28 @@ def test_queries_need_their_means(attention) -> None:
         compare_queries_keys(results)
 
 
-def test_a_site_without_rows_is_refused(attention) -> None:
+def test_a_number_a_token_is_averaged_head_by_head(attention) -> None:
+    repository, values, table = attention
+    site = "attention_entropy"
+    report = measure(repository, PATH, sites=(site,))
+    assert report.computed == 2 * 2 * BLOCKS * HEADS
+    assert measure(repository, PATH, sites=(site,), plan=True).computed == 0
+    found = read_metrics(repository, PATH).sel(step=7, population="content")
+    chosen = values[site][:, :, table["position"].values > 0].astype(np.float64)
+    np.testing.assert_allclose(found[f"{site}_mean"], chosen.mean(axis=-1), rtol=1e-6)
+    np.testing.assert_allclose(found[f"{site}_deviation"], chosen.std(axis=-1), rtol=1e-5)
+    assert (found[f"{site}_mean_stderr"] > 0).all()
+
+
+def test_heads_that_rest_on_the_first_key_are_counted(attention) -> None:
     repository, _, _ = attention
-    with pytest.raises(InputError, match=r"'attention_entropy' has the dimensions \('head', 'tok"):
-        measure(repository, PATH, sites=("attention_entropy",))
+    measure(repository, PATH, sites=("attention_first_key",), populations=["content"])
+    rates = read_metrics(repository, PATH)["attention_sink_rate"].sel(population="content")
+    assert rates.dims == ("step", "block")
+    np.testing.assert_array_equal(rates[0], [0.5, 0.0])
+
+
+def test_rows_are_needed_for_populations_of_norms(attention) -> None:
+    repository, _, _ = attention
+    with pytest.raises(InputError, match="has numbers, not rows"):
+        measure(repository, PATH, sites=("attention_entropy",), populations=["unit"])

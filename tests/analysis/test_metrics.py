@@ -16,11 +16,7 @@ from analysis import METRICS, compute_metrics
 from analysis.streams import STREAMED
 
 Rows = npt.NDArray[np.floating]
-MOMENT = [
-    name
-    for name, metric in METRICS.items()
-    if metric.needs not in ("neighbors", *STREAMED)
-]
+MOMENT = [name for name, metric in METRICS.items() if metric.needs not in ("neighbors", *STREAMED)]
 SCALARS = [name for name in MOMENT if not METRICS[name].dims]
 
 
