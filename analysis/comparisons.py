@@ -14,9 +14,10 @@ import numpy.typing as npt
 import xarray as xr
 
 from analysis.blas import one_blas_thread
-from analysis.errors import NonFiniteRowsError
+from analysis.errors import NonFiniteRowsError, TooFewRowsError
 from analysis.linear_pairs import compare_linear
-from analysis.neighbor_pairs import OVERLAP_NEIGHBORS, compare_neighborhoods
+from analysis.metrics.metric import STDERR
+from analysis.neighbor_pairs import NEIGHBOR_PAIRS, OVERLAP_NEIGHBORS, compare_neighborhoods
 from analysis.neighborhoods import sample_tokens
 from analysis.populations import CONTENT
 from analysis.tasks import stored_table
@@ -69,7 +70,8 @@ def run_comparison(task: Comparison) -> Compared:
     """Compare slabs, with one BLAS thread.
 
     Raises:
-        TooFewRowsError: If there are too few tokens that differ.
+        TooFewRowsError: If there are fewer than four tokens. Of fewer distinct rows than neighbours
+            are compared, what needs neighbours is NaN, and ``neighbors_n`` 0.
         NonFiniteRowsError: If rows hold NaN or infinity.
         StoreError: If the models read different texts, or activations are missing or damaged.
     """
@@ -139,13 +141,19 @@ def _compare(
         number: partial(rows.__getitem__, label) for number, label in enumerate(rows)
     }
     linear = compare_linear(numbered, dim=dim, sequences=sequences, kinds=kinds)
-    near = compare_neighborhoods(
-        numbered,
-        dim=dim,
-        k=min(OVERLAP_NEIGHBORS, max(1, len(sequences) // 10)),
-        sequences=sequences,
-        kinds=kinds,
-    )
+    try:
+        near = compare_neighborhoods(
+            numbered,
+            dim=dim,
+            k=min(OVERLAP_NEIGHBORS, max(1, len(sequences) // 10)),
+            sequences=sequences,
+            kinds=kinds,
+        )
+    except TooFewRowsError:
+        # Embeddings have no more distinct rows than there are token ids.
+        near = xr.zeros_like(linear[["n"]])
+        for name in NEIGHBOR_PAIRS:
+            near[name] = near[name + STDERR] = xr.full_like(linear["cka"], np.nan)
     found = xr.merge([linear, near.rename(n="neighbors_n")], combine_attrs="drop_conflicts")
     if kinds is None:
         found = found.assign_coords({dim: list(rows), OTHER + dim: list(rows)})

@@ -132,6 +132,16 @@ def test_rows_that_are_not_finite_are_named(stored) -> None:
         compare(stored.repository, "layers", [subject(stored, (40,))])
 
 
+def test_too_few_distinct_rows_leave_neighbours_out(stored) -> None:
+    few = np.round(stored.values[0][:, :, :1] / 40).repeat(8, axis=2).astype(np.float32)
+    stored.add_step(50, np.stack([few[0], stored.values[0][1], stored.values[0][2]]))
+    compare(stored.repository, "layers", [subject(stored, (50,))], sample=200)
+    found = results(stored).sel(step=50)
+    assert found["layer_neighbors_n"] == 0
+    assert found["layer_neighborhood_overlap"].isnull().all()
+    assert found["layer_cka"].sel(layer=1, other_layer=2).notnull()
+
+
 def test_matrices_by_name(stored) -> None:
     compare(stored.repository, "layers", [subject(stored, (0,))], sample=100)
     found = results(stored)
