@@ -1,6 +1,9 @@
 """What the analysis costs and how exact it is, against the programs that people use.
 
-    python benchmarks/analysis.py [--json] [--quick] [--python NAME=PATH ...]
+    python benchmarks/analysis.py [--json] [--quick] [--only PART ...] [--python NAME=PATH ...]
+
+Parts: moments (about 2 minutes on two quiet cores), neighbors (6), out_of_core (4, and 12 GB of
+disk in ACTLAS_BENCHMARK_DIR or the folder for temporary files).
 
 Rivals that cannot be installed together run in an interpreter of their own:
 ``--python DADApy=PATH --python faiss=PATH --python LLM-Microscope=PATH``. A rival that is not
@@ -15,8 +18,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import moments, neighbors
+from benchmarks import moments, neighbors, out_of_core
 from benchmarks.figures import show
+
+PARTS = ("moments", "neighbors", "out_of_core")
 
 
 def main() -> int:
@@ -33,10 +38,18 @@ def main() -> int:
         metavar="NAME=PATH",
         help="interpreter that a rival is installed in",
     )
+    parser.add_argument(
+        "--only", action="append", choices=PARTS, help="only this part; may be given again"
+    )
     arguments = parser.parse_args()
     pythons = dict(entry.split("=", 1) for entry in arguments.python)
-    figures = moments.measure(quick=arguments.quick, pythons=pythons)
-    figures += neighbors.measure(quick=arguments.quick, pythons=pythons)
+    figures = []
+    for part in arguments.only or PARTS:
+        if part == "out_of_core":
+            figures += out_of_core.measure_out_of_core(quick=arguments.quick)
+        else:
+            module = moments if part == "moments" else neighbors
+            figures += module.measure(quick=arguments.quick, pythons=pythons)
     show(figures, as_json=arguments.json)
     return int(any(figure.holds is False for figure in figures))
 

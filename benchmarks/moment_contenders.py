@@ -42,6 +42,19 @@ def _svd(rows: Rows) -> Sequence[float]:
     return [float(values[0] ** 2 / (values**2).sum())]
 
 
+def _leading() -> Callable[[Rows], Sequence[float]]:
+    from analysis.krylov import PILOT_ROWS, leading_share
+
+    def estimate(rows: Rows) -> Sequence[float]:
+        pilot = rows[np.linspace(0, len(rows) - 1, min(PILOT_ROWS, len(rows))).astype(int)]
+        found = leading_share(
+            lambda: (rows[at : at + 4096] for at in range(0, len(rows), 4096)), pilot
+        )
+        return [found.share, found.bound, found.passes]
+
+    return estimate
+
+
 def _scikit_learn() -> Callable[[Rows], Sequence[float]]:
     from sklearn.decomposition import PCA
 
@@ -105,6 +118,7 @@ CONTENDERS: dict[str, Callable[[], Callable[[Rows], Sequence[float]]]] = {
     "product": lambda: _product,
     "general product": lambda: _general_product,
     "np.cov and eigvalsh": lambda: _cov,
+    "leading_share": _leading,
     "SVD": lambda: _svd,
     "PCA of scikit-learn": _scikit_learn,
     "IsoScore": _isoscore,

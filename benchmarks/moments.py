@@ -40,12 +40,12 @@ PRODUCTS: tuple[tuple[str, str, float | None], ...] = (
 )
 
 
-def activations(n: int, seed: int = 0) -> npt.NDArray[np.float32]:
+def activations(n: int, seed: int = 0, *, width: int = WIDTH) -> npt.NDArray[np.float32]:
     """Rows (token, dim) with a power-law spectrum, an offset, and huge rows at sequence starts."""
     rng = np.random.default_rng(seed)
-    scales = np.arange(1, WIDTH + 1, dtype=np.float32) ** -0.5
-    rows = rng.standard_normal((n, WIDTH), dtype=np.float32) * scales
-    rows += rng.standard_normal(WIDTH, dtype=np.float32)
+    scales = np.arange(1, width + 1, dtype=np.float32) ** -0.5
+    rows = rng.standard_normal((n, width), dtype=np.float32) * scales
+    rows += rng.standard_normal(width, dtype=np.float32)
     rows[::128] *= 30
     rows[7::1009] *= 5
     return rows
@@ -73,7 +73,34 @@ def measure(*, quick: bool, pythons: Mapping[str, str]) -> list[Figure]:
     figures.append(
         Figure("svd_anisotropy: memory beyond the rows", memory, "MiB", bar, "at most", about)
     )
-    return figures + _accuracy()
+    return figures + _wide(quick=quick) + _accuracy()
+
+
+def _wide(*, quick: bool) -> list[Figure]:
+    """The leading share alone of rows as wide as those of models of 7 billion parameters."""
+    n, width = (3_000, 512) if quick else (30_000, 4096)
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder, "wide.npy")
+        np.save(data, activations(n, width=width))
+        ours, exact = (_once(name, data=data, pythons={}) for name in ("leading_share", "SVD"))
+    assert ours is not None
+    assert exact is not None
+    share, bound, passes = ours.value
+    about = f"SVD, {n:,} × {width:,}"
+    error = abs(share / exact.value[0] - 1)
+    return [
+        Figure(
+            "leading_share: processor time",
+            exact.cpu / ours.cpu,
+            "×",
+            None if quick else 40.0,
+            against=about,
+        ),
+        Figure("leading_share: wall time", exact.wall / ours.wall, "×", against=about),
+        Figure("leading_share: error", error, "relative", 1e-4, "at most", about),
+        Figure("leading_share: bound of the error", bound, "relative", 1e-4, "at most", about),
+        Figure("leading_share: passes over the rows", passes, "passes", against=about),
+    ]
 
 
 def _once(contender: str, *, data: Path, pythons: Mapping[str, str]) -> Run | None:

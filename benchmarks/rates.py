@@ -65,14 +65,14 @@ def activations(count: int, width: int, seed: int) -> np.ndarray:
     return (values.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
 
 
-def prepare(folder: str, width: int, count: int) -> Repository:
+def prepare(folder: str, width: int, count: int, layers: int = LAYERS) -> Repository:
     """Create a store with room for one step of a model."""
     repository = Repository.create(folder)
     corpus = CorpusSpec("text", "text", {"unit": "tokens", "size": SEQUENCE}, 0, "none")
     create_corpus(repository, corpus, texts=["text"], sources=["none"], source_starts=[0])
-    sizes = {LAYER: LAYERS, TOKEN: count, DIM: width}
+    sizes = {LAYER: layers, TOKEN: count, DIM: width}
     rows = chunk_rows(width, count)
-    attributes = {"n_blocks": LAYERS - 1, "width": width, "chunk_rows": rows, "causal": True}
+    attributes = {"n_blocks": layers - 1, "width": width, "chunk_rows": rows, "causal": True}
     create_model(
         repository,
         "text",
@@ -86,12 +86,17 @@ def prepare(folder: str, width: int, count: int) -> Repository:
 
 def write(repository: Repository, values: np.ndarray) -> None:
     """Store one step, every layer the same, and commit it."""
+    write_layers(repository, values, LAYERS)
+
+
+def write_layers(repository: Repository, values: np.ndarray, layers: int) -> None:
+    """Store one step of as many layers as there are, every one the same, and commit it."""
     writer = reserve_step(repository, PATH, 0, identity={"weights_sha256": "none"})
     assert isinstance(writer, StepWriter)
     with writer:
         for start in range(0, len(values), 4 * writer.chunk_rows):
             block = values[start : start + 4 * writer.chunk_rows]
-            writer.write_block("residual", start, np.stack([block] * LAYERS))
+            writer.write_block("residual", start, np.stack([block] * layers))
         writer.commit(provenance={"weights_sha256": "none"})
 
 
