@@ -12,7 +12,7 @@ from analysis.errors import InputError
 from analysis.evaluate import Plan
 from analysis.groups import group_count
 from analysis.layer import needed_keys
-from analysis.onepass import Request
+from analysis.request import Request
 from analysis.rows import BLOCK_ROWS
 
 IDLE_BYTES: Final = 256 << 20

@@ -12,17 +12,12 @@ import xarray as xr
 from analysis.choose import MetricLike, make_plan
 from analysis.engines import THREADS, check_scheduler, run_tasks
 from analysis.evaluate import SAMPLE_ROWS
-from analysis.tasks import (
-    SlabResult,
-    SlabTask,
-    batch_tasks,
-    check_tasks,
-    run_slab_tasks,
-    slab_bytes,
-)
+from analysis.stretches import Outcome, StretchCollector, StretchResult, Task, divide, run_task
+from analysis.tasks import SlabResult, SlabTask, batch_tasks, check_tasks, slab_bytes
 from analysis.work import RESIDUAL, definitions_of, find_work, labelled_results
 from store.metrics import Definition, write_metrics
 from store.repository import Repository
+from store.slab import Slab
 
 COMMIT_SECONDS: Final = 30.0
 """Time between commits: what a run that is killed can lose."""
@@ -161,23 +156,37 @@ class _Committer:
         self._total = total
         self._progress = progress
         self._boxes: list[xr.Dataset] = []
+        self._stretches = StretchCollector()
+        self._told: set[Slab] = set()
         self._committed = time.monotonic()
 
     def run(self, tasks: Sequence[SlabTask], scheduler: str, memory: int | None) -> None:
         """Run tasks; whatever stops them, commit what was done."""
         try:
-            batches = batch_tasks(tasks, BATCH_BYTES)
-            run_tasks(run_slab_tasks, batches, self._receive, scheduler, memory=memory)
+            whole, stretches = divide(tasks)
+            pending: list[Task] = [*batch_tasks(whole, BATCH_BYTES), *stretches]
+            while pending:
+                run_tasks(run_task, pending, self._receive, scheduler, memory=memory)
+                pending = [*self._stretches.again]
+                self._stretches.again.clear()
         finally:
             self._commit()
 
-    def _receive(self, results: Sequence[SlabResult]) -> None:
+    def _receive(self, outcome: Outcome) -> None:
+        if isinstance(outcome, StretchResult):
+            finished = self._stretches.add(outcome)
+            results: Sequence[SlabResult] = [] if finished is None else [finished]
+        else:
+            results = outcome
         for result in results:
             self._boxes += labelled_results(result)
         if time.monotonic() - self._committed > COMMIT_SECONDS:
             self._commit()
-        if self._progress is not None:
-            self._progress(len(results), self._total)
+        for result in results:
+            # Neighbours of a divided layer are a result of their own.
+            if self._progress is not None and result.task.slab not in self._told:
+                self._told.add(result.task.slab)
+                self._progress(1, self._total)
 
     def _commit(self) -> None:
         if self._boxes:

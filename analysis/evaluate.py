@@ -13,9 +13,10 @@ from analysis.jackknife import leave_out_groups, standard_error
 from analysis.layer import LayerStatistics
 from analysis.metrics.metric import STDERR, Metric
 from analysis.neighborhoods import Sample, choose_rows, measure_neighborhood, sample_tokens
-from analysis.onepass import Request, pass_over
+from analysis.onepass import pass_over
 from analysis.outliers import DROPPED
 from analysis.populations import CONTENT, FIRST, SPECIAL, Population, TokenTable
+from analysis.request import Request
 from analysis.rows import RowSource
 from analysis.statistics import Statistics
 from analysis.streams import STREAMED, measure_streams
@@ -76,15 +77,15 @@ def measure_layer(source: RowSource, table: TokenTable, plan: Plan) -> Results:
         NonFiniteRowsError: If rows hold NaN or infinity and are not to be dropped.
         InputError: If the rows do not fit the table.
     """
-    moment = tuple(metric for metric in plan.metrics if metric.needs != "neighbors")
+    moment = moment_metrics(plan)
     neighbor = tuple(metric for metric in plan.metrics if metric.needs == "neighbors")
     typical = any(population.typical for population in plan.neighbor_populations)
     results: Results = {}
     layer = None
     if moment or (neighbor and typical):
-        layer = pass_over(source, table, _request(plan, moment))
+        layer = pass_over(source, table, request_of(plan))
     if layer is not None and moment:
-        results = _measure_moments(source, layer, table, moment, plan)
+        results = finish_moments(source, layer, table, plan)
     if neighbor:
         for population in plan.neighbor_populations:
             values = _neighbor_values(source, table, population, neighbor, plan, layer)
@@ -92,7 +93,14 @@ def measure_layer(source: RowSource, table: TokenTable, plan: Plan) -> Results:
     return results
 
 
-def _request(plan: Plan, metrics: tuple[Metric, ...]) -> Request:
+def moment_metrics(plan: Plan) -> tuple[Metric, ...]:
+    """Return the metrics of a plan that are finished from a pass over all rows."""
+    return tuple(metric for metric in plan.metrics if metric.needs != "neighbors")
+
+
+def request_of(plan: Plan) -> Request:
+    """Return what a pass has to collect for a plan."""
+    metrics = moment_metrics(plan)
     scatter = any(metric.needs in ("spectrum", "partition") for metric in metrics)
     return Request(
         plan.populations if metrics else plan.neighbor_populations,
@@ -104,17 +112,20 @@ def _request(plan: Plan, metrics: tuple[Metric, ...]) -> Request:
     )
 
 
-def _measure_moments(
-    source: RowSource,
-    layer: LayerStatistics,
-    table: TokenTable,
-    metrics: tuple[Metric, ...],
-    plan: Plan,
+def finish_moments(
+    source: RowSource, layer: LayerStatistics, table: TokenTable, plan: Plan
 ) -> Results:
     """Finish the metrics of every population, from a pass in float64 where one is blurred.
 
     Populations of the same rows, as ``content`` and ``typical`` without outliers, are one.
+
+    Args:
+        source: The rows, for metrics that read them again.
+        layer: What a pass over them found.
+        table: What is known about them.
+        plan: What to compute; metrics of neighbours are left out.
     """
+    metrics = moment_metrics(plan)
     results: Results = {}
     known: dict[tuple[bool, bytes], dict[str, Floats]] = {}
     for population in plan.populations:
@@ -124,9 +135,8 @@ def _measure_moments(
             continue
         total = Statistics(layer.total(population))
         if layer.scatter and total.blurred:
-            request = replace(_request(plan, metrics), precise=True)
-            precise = pass_over(source, table, request)
-            return _measure_moments(source, precise, table, metrics, plan)
+            precise = pass_over(source, table, replace(request_of(plan), precise=True))
+            return finish_moments(source, precise, table, plan)
         once = [metric for metric in metrics if metric.needs not in STREAMED]
         again = [metric for metric in metrics if metric.needs in STREAMED]
         known[rows] = _moment_values(layer, total, population, once, plan)

@@ -13,62 +13,24 @@ a layer were unlike the later ones, a second pass starts from the exact median.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from analysis.errors import InputError, NonFiniteRowsError, TooFewRowsError
-from analysis.groups import SCATTER_BYTES, group_bounds, group_count
 from analysis.layer import LayerStatistics, UndecidedRows, needed_keys
 from analysis.moment_kernels import measure_norms
-from analysis.outliers import DROPPED, TYPICAL, UNDECIDED, OutlierRule, Parts
+from analysis.outliers import DROPPED, UNDECIDED, OutlierRule, Parts
+from analysis.partial import PartialPass, PartialSums, combine, median_norm
 from analysis.parts import PartMoments
-from analysis.populations import Population, TokenTable
+from analysis.populations import TokenTable
+from analysis.request import Request
 from analysis.rows import Indices, Rows, RowSource, aligned_blocks
 from analysis.sequences import GroupDirections, SequenceSums
 from analysis.shapes import SequenceShapes, Shapes
 
 Floats = npt.NDArray[np.float64]
-
-_UNDECIDED_BYTES: Final = 64 << 20
-"""Undecided rows kept; beyond, only norms are collected, for a second pass."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a pass has to collect.
-
-    Attributes:
-        populations: Populations asked for.
-        scatter: Whether products between dimensions are needed.
-        shapes: Whether shapes of whole sequences are needed.
-        errors: Whether standard errors are wanted, so that scatters are kept by group.
-        drop_nonfinite: Whether rows with NaN or infinity are left out, instead of refused.
-        precise: Whether products run in float64 instead of float32.
-        memory: Bytes that a worker has, None where that was not stated.
-    """
-
-    populations: tuple[Population, ...]
-    scatter: bool = True
-    shapes: bool = False
-    errors: bool = True
-    drop_nonfinite: bool = False
-    precise: bool = False
-    memory: int | None = None
-
-    @property
-    def scatter_bytes(self) -> int:
-        """Memory for the scatters of groups."""
-        return SCATTER_BYTES if self.memory is None else min(SCATTER_BYTES, self.memory // 4)
-
-    @property
-    def undecided_bytes(self) -> int:
-        """Memory for rows that wait for the exact median norm."""
-        return _UNDECIDED_BYTES if self.memory is None else min(_UNDECIDED_BYTES, self.memory // 8)
 
 
 def pass_over(source: RowSource, table: TokenTable, request: Request) -> LayerStatistics:
@@ -84,58 +46,81 @@ def pass_over(source: RowSource, table: TokenTable, request: Request) -> LayerSt
         NonFiniteRowsError: If rows hold NaN or infinity and are not to be dropped.
         InputError: If the rows do not fit the table.
     """
-    first = _Pass(table, request, exact=None)
-    statistics = first.run(source)
+    found = pass_part(source, table, request)
+    statistics = combine([found], request, table.sequence)
     if statistics is None:
-        statistics = _Pass(table, request, exact=first.median()).run(source)
+        exact = median_norm([found])
+        statistics = combine(
+            [pass_part(source, table, request, exact=exact)], request, table.sequence
+        )
     assert statistics is not None
     return statistics
 
 
+def pass_part(
+    source: RowSource,
+    table: TokenTable,
+    request: Request,
+    *,
+    rows: tuple[int, int] | None = None,
+    exact: float | None = None,
+) -> PartialPass:
+    """Pass over some rows of a layer, all of them by default.
+
+    Args:
+        source: These rows, numbered as in the layer.
+        table: What is known about all rows of the layer.
+        request: What to collect.
+        rows: The first of these rows, and one past the last; bounds of groups of sequences.
+        exact: The median norm of content of the layer, where it is known.
+
+    Raises:
+        TooFewRowsError: If there are no rows.
+        NonFiniteRowsError: If rows hold NaN or infinity and are not to be dropped.
+        InputError: If the rows do not fit the table.
+    """
+    if table.n == 0:
+        raise TooFewRowsError("there are no rows to measure: the token axis is empty")
+    return _Pass(table, request, rows or (0, table.n), exact).run(source)
+
+
 class _Pass:
-    def __init__(self, table: TokenTable, request: Request, *, exact: float | None) -> None:
-        if table.n == 0:
-            raise TooFewRowsError("there are no rows to measure: the token axis is empty")
-        typical = any(population.typical for population in request.populations)
+    def __init__(
+        self, table: TokenTable, request: Request, rows: tuple[int, int], exact: float | None
+    ) -> None:
         self._table = table
         self._request = request
-        self._separate = typical
-        self._rule = OutlierRule(table.codes, exact=exact, separate=typical)
-        self._norms = np.empty(table.n)
-        self._parts = np.empty(table.n, np.int8)
+        self._first, self._stop = rows
+        separate = any(population.typical for population in request.populations)
+        self._rule = OutlierRule(table.codes, exact=exact, separate=separate)
+        self._norms = np.empty(self._stop - self._first)
+        self._parts = np.empty(self._stop - self._first, np.int8)
         self._undecided = _UndecidedBuffer(request.undecided_bytes)
         self._collected: _Collected | None = None
 
-    def run(self, source: RowSource) -> LayerStatistics | None:
-        """Go over the rows; return nothing if the exact median refutes what was decided."""
-        read = 0
-        for start, rows in aligned_blocks(source):
+    def run(self, source: RowSource) -> PartialPass:
+        """Go over the rows."""
+        read = self._first
+        for start, rows in aligned_blocks(source, first=self._first):
             read = start + len(rows)
-            if read > self._table.n:
+            if read > self._stop:
                 break
             self._add_block(start, rows)
-        if read != self._table.n:
-            raise InputError(f"the token table describes {self._table.n} rows, there are {read}")
-        median = self.median()
-        refuted = self._separate and not self._rule.confirmed(median)
-        if self._collected is None or self._undecided.overflowing or refuted:
-            return None
-        return self._finish(self._collected, median)
-
-    def median(self) -> float:
-        """Return the median norm of content, NaN without content."""
-        norms = self._norms[self._parts >= TYPICAL]
-        return float(np.median(norms)) if len(norms) else math.nan
+        if read != self._stop:
+            raise InputError(f"the token table describes {self._stop} rows, there are {read}")
+        return self._finish()
 
     def _add_block(self, start: int, rows: Rows) -> None:
-        norms = self._norms[start : start + len(rows)]
+        place = slice(start - self._first, start - self._first + len(rows))
+        norms = self._norms[place]
         measure_norms(rows, norms)
         parts = self._rule.sort(start, norms)
-        self._parts[start : start + len(rows)] = parts
+        self._parts[place] = parts
         if not self._request.drop_nonfinite:
             _refuse_nonfinite(start, parts)
         self._undecided.add(start, rows, parts)
         if self._undecided.overflowing:
+            self._collected = None
             return
         if self._collected is None:
             self._collected = _Collected(rows.shape[1], self._table, self._request)
@@ -143,20 +128,25 @@ class _Pass:
         inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=usable)
         self._collected.add(start, rows, inverse, parts)
 
-    def _finish(self, collected: _Collected, median: float) -> LayerStatistics:
-        return LayerStatistics(
-            dim=collected.dim,
-            scatter=self._request.scatter,
-            totals=collected.moments.totals,
-            groups=collected.moments.groups,
-            directions=collected.directions,
-            shapes=collected.shapes,
-            bounds=collected.bounds,
+    def _finish(self) -> PartialPass:
+        collected = self._collected
+        return PartialPass(
+            first=self._first,
             norms=self._norms,
             parts=self._parts,
-            sequence=self._table.sequence,
-            undecided=self._undecided.rows(collected.dim),
-            median=median,
+            sums=None
+            if collected is None
+            else PartialSums(
+                dim=collected.dim,
+                bounds=collected.bounds,
+                totals=collected.moments.totals,
+                groups=collected.moments.groups,
+                directions=collected.directions,
+                shapes=collected.shapes,
+                undecided=self._undecided.rows(collected.dim),
+            ),
+            largest_typical=self._rule.largest_typical,
+            smallest_outlier=self._rule.smallest_outlier,
         )
 
 
@@ -166,8 +156,7 @@ class _Collected:
     def __init__(self, dim: int, table: TokenTable, request: Request) -> None:
         keys = needed_keys(request.populations)
         self.dim = dim
-        scatters = len(keys) if request.errors else 0
-        self.bounds = group_bounds(table, group_count(dim, scatters, request.scatter_bytes))
+        self.bounds = request.bounds(dim, table)
         self.moments = PartMoments(
             dim,
             keys,

@@ -32,13 +32,17 @@ class OutlierRule:
     """Sorts rows into parts as they go by.
 
     The threshold is estimated from the norms seen so far, again whenever their number has
-    doubled; rows near the estimate stay undecided. ``confirmed`` tells at the end whether the
-    exact threshold agrees with everything that was decided.
+    doubled; rows near the estimate stay undecided. Where the exact threshold lies between the
+    largest typical and the smallest outlying norm, it agrees with everything that was decided.
 
     Args:
         codes: Code of every row of the layer (token).
         exact: The median norm of content, where it is known; nothing is undecided then.
         separate: Whether outliers are to be told apart at all.
+
+    Attributes:
+        largest_typical: Largest norm that was taken for typical.
+        smallest_outlier: Smallest norm that was taken for an outlier.
     """
 
     def __init__(self, codes: Codes, *, exact: float | None, separate: bool) -> None:
@@ -49,8 +53,8 @@ class OutlierRule:
         self._n_seen = 0
         self._n_estimated = 0
         self._estimate = math.nan if exact is None else exact
-        self._largest_typical = 0.0
-        self._smallest_outlier = math.inf
+        self.largest_typical = 0.0
+        self.smallest_outlier = math.inf
 
     def sort(self, start: int, norms: Floats) -> Parts:
         """Return the part of each row (token) of a block.
@@ -68,13 +72,6 @@ class OutlierRule:
             self._separate_outliers(parts, norms, content)
         return parts
 
-    def confirmed(self, median: float) -> bool:
-        """Return whether the exact median norm of content confirms all that was decided."""
-        threshold = OUTLIER_FACTOR * median
-        if math.isnan(threshold):
-            return True
-        return self._largest_typical <= threshold < self._smallest_outlier
-
     def _separate_outliers(
         self, parts: Parts, norms: Floats, content: npt.NDArray[np.bool_]
     ) -> None:
@@ -87,8 +84,8 @@ class OutlierRule:
         parts[outlier] = OUTLIER
         parts[undecided] = UNDECIDED
         typical = parts == TYPICAL
-        self._largest_typical = max(self._largest_typical, norms[typical].max(initial=0.0))
-        self._smallest_outlier = min(self._smallest_outlier, norms[outlier].min(initial=math.inf))
+        self.largest_typical = max(self.largest_typical, norms[typical].max(initial=0.0))
+        self.smallest_outlier = min(self.smallest_outlier, norms[outlier].min(initial=math.inf))
 
     def _update_estimate(self, norms: Floats) -> None:
         self._seen.append(norms)

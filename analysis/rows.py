@@ -43,12 +43,15 @@ def as_rows(values: npt.ArrayLike) -> Rows:
     return rows
 
 
-def aligned_blocks(source: RowSource, rows: int = BLOCK_ROWS) -> Iterator[tuple[int, Rows]]:
+def aligned_blocks(
+    source: RowSource, rows: int = BLOCK_ROWS, *, first: int = 0
+) -> Iterator[tuple[int, Rows]]:
     """Yield blocks of exactly ``rows`` rows, so that nothing depends on how they are stored.
 
     Args:
         source: Where the rows come from.
         rows: Rows of every block but the last.
+        first: Number of the first row.
 
     Yields:
         The first token and the rows (token, dim) of each block. A block is valid until the
@@ -56,7 +59,7 @@ def aligned_blocks(source: RowSource, rows: int = BLOCK_ROWS) -> Iterator[tuple[
     """
     buffer: Rows | None = None
     held = 0
-    start = 0
+    start = first
     for token, block in source.blocks(rows=rows):
         if token != start + held:
             raise InputError(f"rows must come in token order: expected {start + held}, got {token}")

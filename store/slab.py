@@ -96,11 +96,32 @@ class Slab:
             MissingChunkError: If a chunk is lost; nothing is ever filled in.
             CorruptChunkError: If the bytes of a chunk are not those that were written.
         """
+        yield from self.stretch(0, self.n_tokens, rows=rows)
+
+    def stretch(
+        self, first: int, stop: int, *, rows: int = DEFAULT_ROWS
+    ) -> Iterator[tuple[int, Floats]]:
+        """Stream some consecutive rows in token order.
+
+        Args:
+            first: The first of them.
+            stop: One past the last.
+            rows: About how many rows a block holds.
+
+        Yields:
+            As ``blocks``: the first token of the block, and its values.
+
+        Raises:
+            MissingChunkError: If a chunk is lost; nothing is ever filled in.
+            CorruptChunkError: If the bytes of a chunk are not those that were written.
+        """
         array = self._array
         size = -(-rows // array.rows) * array.rows
-        for start in range(0, array.n_tokens, size):
-            stop = min(start + size, array.n_tokens)
-            yield start, self._headed(array.read(self.slot, self.depth, start, stop))
+        while first < stop:
+            # Blocks end with chunks, so that only those at both ends are decoded in part.
+            end = min((first // size + 1) * size, stop)
+            yield first, self._headed(array.read(self.slot, self.depth, first, end))
+            first = end
 
     def rows(self, indices: npt.NDArray[np.integer]) -> Floats:
         """Gather rows, reading each chunk once.

@@ -11,8 +11,9 @@ from analysis import METRICS, compute_metrics
 from analysis.groups import PackedMatrix, group_bounds, group_count
 from analysis.inputs import ArrayRows
 from analysis.jackknife import leave_out_groups, standard_error
-from analysis.onepass import Request, pass_over
+from analysis.onepass import pass_over
 from analysis.populations import POPULATIONS, TokenTable
+from analysis.request import Request
 from analysis.statistics import Statistics
 
 Rows = npt.NDArray[np.floating]

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from analysis.onepass import Request, pass_over
+from analysis.onepass import pass_over
 from analysis.populations import POPULATIONS, TokenTable
+from analysis.request import Request
 
 WIDTH = 256
 LENGTH = 64

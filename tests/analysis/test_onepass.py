@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis import onepass
+from analysis import onepass, request
 from analysis.errors import InputError, NonFiniteRowsError, TooFewRowsError
 from analysis.layer import LayerStatistics
 from analysis.metrics.cosine import (
@@ -18,8 +18,9 @@ from analysis.metrics.cosine import (
     average_cosine_across,
     average_cosine_within,
 )
-from analysis.onepass import Request, pass_over
+from analysis.onepass import pass_over
 from analysis.populations import FIRST, POPULATIONS, SPECIAL, Population, TokenTable
+from analysis.request import Request
 from analysis.statistics import Statistics
 
 Rows = npt.NDArray[np.floating]
@@ -192,7 +193,7 @@ def test_a_second_pass_corrects_a_misleading_start() -> None:
 
 
 def test_too_many_undecided_rows_cost_a_second_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onepass, "_UNDECIDED_BYTES", 100)
+    monkeypatch.setattr(request, "_UNDECIDED_BYTES", 100)
     rows, tokens = sample(0, 500, 4), table(500, 20)
     source = CutRows(rows, [500])
     layer = pass_over(source, tokens, Request(ALL))
