@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -105,10 +106,7 @@ def _stretches(task: SlabTask, most_bytes: int) -> list[StretchTask]:
     if count < 2:
         return []
     cuts = bounds[np.linspace(0, len(bounds) - 1, count + 1).round().astype(int)].tolist()
-    return [
-        StretchTask(part, first, stop, count)
-        for first, stop in zip(cuts[:-1], cuts[1:], strict=True)
-    ]
+    return [StretchTask(part, first, stop, count) for first, stop in itertools.pairwise(cuts)]
 
 
 class StretchCollector:

@@ -1,8 +1,8 @@
 """The whole table of metrics over a store five times larger than the memory of all workers.
 
-Two worker processes of 1 GB each, width 1,024, values of a bfloat16 model. What each worker takes above
-its idle size is the peak that the kernel records; the reference for time is one thread that reads
-the same chunks with Zarr and sums them with NumPy.
+Two worker processes of 1 GB each, width 1,024, values of a bfloat16 model. What each worker takes
+above its idle size is the peak that the kernel records; the reference for time is one thread that
+reads the same chunks with Zarr and sums them with NumPy.
 """
 
 from __future__ import annotations
