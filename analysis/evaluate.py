@@ -140,7 +140,7 @@ def finish_moments(
         once = [metric for metric in metrics if metric.needs not in STREAMED]
         again = [metric for metric in metrics if metric.needs in STREAMED]
         known[rows] = _moment_values(layer, total, population, once, plan)
-        known[rows] |= measure_streams(source, layer, population, again, errors=plan.errors)
+        known[rows] |= measure_streams(source, layer, table, population, again, errors=plan.errors)
         _put(results, population, known[rows] | _counts(layer, table, population))
     return results
 

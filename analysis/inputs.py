@@ -16,6 +16,9 @@ from store.schema import DIM, HEAD_DIM, TOKEN
 COORDINATES = ("special", "position", "sequence")
 """Token coordinates from which populations and sequences are known."""
 
+TOKEN_ID = "token_id"
+"""Token coordinate from which frequencies are known, where it is there."""
+
 CAUSAL = "causal"
 """Attribute of a model: whether tokens attend only to earlier ones."""
 
@@ -112,12 +115,18 @@ def read_table(array: xr.DataArray, causal: bool | None) -> tuple[TokenTable, In
             f" content; pass causal=True or causal=False, or set the attribute {CAUSAL!r}"
         )
     special, position, sequence = (_token_values(array, name) for name in COORDINATES)
+    token_id = _token_values(array, TOKEN_ID) if TOKEN_ID in array.coords else None
     order = None
     if (np.diff(sequence) < 0).any():
         order = np.argsort(sequence, kind="stable")
         special, position, sequence = special[order], position[order], sequence[order]
+        token_id = None if token_id is None else token_id[order]
     table = TokenTable.from_coordinates(
-        special=special.astype(bool), position=position, sequence=sequence, causal=bool(known)
+        special=special.astype(bool),
+        position=position,
+        sequence=sequence,
+        causal=bool(known),
+        token_id=token_id,
     )
     return table, order
 

@@ -41,12 +41,11 @@ def partition_functions(blocks: Iterator[tuple[int, Rows]], axes: Floats, groups
     return logarithms
 
 
-def of_groups(logarithms: Floats, left_out: Sequence[int] = ()) -> PartitionFunctions:
-    """Return the partition functions of all groups (group, 2, component) but those left out."""
-    kept = np.delete(logarithms, list(left_out), axis=0)
-    if len(kept) == 0 or not np.isfinite(kept).any():
+def of_groups(logarithms: Sequence[Floats]) -> PartitionFunctions:
+    """Return the partition functions of some groups, each (2, component), together."""
+    if not any(np.isfinite(group).any() for group in logarithms):
         return PartitionFunctions(np.empty(0))
-    return PartitionFunctions(_log_sum(kept))
+    return PartitionFunctions(_log_sum(np.stack(list(logarithms))))
 
 
 def _log_sum(values: Floats) -> Floats:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.errors import InputError, UnknownPopulationError
+from analysis.frequency import frequency_bins
 
 Codes = npt.NDArray[np.int8]
 
@@ -71,11 +72,13 @@ class TokenTable:
         codes: ``CONTENT``, ``SPECIAL`` or ``FIRST`` for each row (token).
         sequence: Number of the sequence of each row (token); None when rows are independent.
         labelled: Whether content could be told from the rest.
+        frequencies: Bin of each row (token) by how often its token occurs; None without token ids.
     """
 
     codes: Codes
     sequence: npt.NDArray[np.int64] | None
     labelled: bool
+    frequencies: Codes | None = None
 
     @classmethod
     def unlabelled(cls, n: int) -> TokenTable:
@@ -90,6 +93,7 @@ class TokenTable:
         position: npt.NDArray[np.integer],
         sequence: npt.NDArray[np.integer],
         causal: bool,
+        token_id: npt.NDArray[np.integer] | None = None,
     ) -> TokenTable:
         """Describe rows by their token coordinates (token).
 
@@ -98,6 +102,7 @@ class TokenTable:
             position: Position within the sequence, from 0.
             sequence: Number of the sequence.
             causal: Whether tokens attend only to earlier ones, so that the first is apart.
+            token_id: Id of the token in the vocabulary, where it is known.
 
         Raises:
             InputError: If the coordinates have different lengths.
@@ -111,7 +116,8 @@ class TokenTable:
         if causal:
             codes[position == 0] = FIRST
         codes[special] = SPECIAL
-        return cls(codes, sequence.astype(np.int64), labelled=True)
+        bins = None if token_id is None else frequency_bins(token_id, codes == CONTENT)
+        return cls(codes, sequence.astype(np.int64), labelled=True, frequencies=bins)
 
     @property
     def n(self) -> int:

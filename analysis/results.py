@@ -10,10 +10,11 @@ import numpy.typing as npt
 import xarray as xr
 
 from analysis.evaluate import Plan, Results
+from analysis.frequency import FREQUENCIES
 from analysis.metrics.intrinsic_dimension import DECIMATIONS, GRIDE_SCALES
 from analysis.metrics.metric import STDERR, Metric
 from analysis.populations import POPULATIONS
-from store.schema import COMPONENT, DECIMATION, POPULATION, SCALE
+from store.schema import COMPONENT, DECIMATION, FREQUENCY, POPULATION, SCALE
 
 Floats = npt.NDArray[np.float64]
 
@@ -109,4 +110,6 @@ def _with_inner_coordinates(results: xr.Dataset) -> xr.Dataset:
         coordinates[SCALE] = np.asarray(GRIDE_SCALES)
     if DECIMATION in results.sizes:
         coordinates[DECIMATION] = np.asarray(DECIMATIONS)
+    if FREQUENCY in results.sizes:
+        coordinates[FREQUENCY] = np.asarray(FREQUENCIES)
     return results.assign_coords(coordinates)

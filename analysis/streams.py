@@ -2,40 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from analysis.frequency import FREQUENCIES, FrequencyProfile, profile_groups, profile_of
 from analysis.jackknife import standard_error
 from analysis.krylov import PILOT_ROWS, leading_share
 from analysis.layer import LayerStatistics
 from analysis.metrics.metric import STDERR, Metric
 from analysis.partition import of_groups, partition_functions
-from analysis.populations import Population
+from analysis.populations import Population, TokenTable
 from analysis.rows import Indices, Rows, RowSource, aligned_blocks
 from analysis.statistics import Statistics
 
 Floats = npt.NDArray[np.float64]
+Group = TypeVar("Group")
 
-STREAMED: Final = ("leading", "partition")
+STREAMED: Final = ("leading", "partition", "frequency")
 """What metrics need that are computed here."""
 
 
 def measure_streams(
     source: RowSource,
     layer: LayerStatistics,
+    table: TokenTable,
     population: Population,
     metrics: Sequence[Metric],
     *,
     errors: bool,
 ) -> dict[str, Floats]:
-    """Compute metrics of one population that need ``"leading"`` or ``"partition"``.
+    """Compute metrics of one population that need what is in ``STREAMED``.
 
     Args:
         source: The rows, in the order of their sequences.
         layer: What the first pass found; with scatters for partition functions.
+        table: What is known about the rows.
         population: Which rows.
         metrics: The metrics.
         errors: Whether standard errors are wanted; of the leading share there are none.
@@ -47,6 +51,10 @@ def measure_streams(
     partition = [metric for metric in metrics if metric.needs == "partition"]
     if partition:
         values |= _measure_partition(source, layer, population, partition, errors=errors)
+    frequency = [metric for metric in metrics if metric.needs == "frequency"]
+    if frequency:
+        profiles = _profiles(source, layer, table, population)
+        values |= _with_errors(frequency, profiles, profile_of, layer, population, errors=errors)
     return values
 
 
@@ -83,16 +91,49 @@ def _measure_partition(
     axes = np.linalg.eigh(whole)[1].astype(np.float64)
     groups = len(layer.bounds) - 1
     logarithms = partition_functions(_grouped(source, layer, population), axes, groups)
+    return _with_errors(metrics, list(logarithms), of_groups, layer, population, errors=errors)
+
+
+def _profiles(
+    source: RowSource, layer: LayerStatistics, table: TokenTable, population: Population
+) -> list[FrequencyProfile]:
+    """Return the profile of each group; of no rows at all where token ids are not known."""
+    if table.frequencies is None:
+        nothing = np.full(len(FREQUENCIES), np.nan)
+        return [FrequencyProfile(*(nothing,) * 4)] * (len(layer.bounds) - 1)
+    profiles = profile_groups(
+        _chosen_rows(source, layer, population),
+        bins=table.frequencies,
+        norms=np.where(layer.norms > 0, 1.0, 0.0) if population.unit else layer.norms,
+        mean=layer.total(population).central.mean,
+        bounds=layer.bounds,
+    )
+    return list(profiles)
+
+
+def _with_errors(
+    metrics: Sequence[Metric],
+    groups: Sequence[Group],
+    merge: Callable[[Sequence[Group]], object],
+    layer: LayerStatistics,
+    population: Population,
+    *,
+    errors: bool,
+) -> dict[str, Floats]:
+    """Finish metrics from what is known of each group, and from all but each group in turn."""
     values: dict[str, Floats] = {}
-    members = layer.members(population)
-    sizes = np.add.reduceat(members.astype(np.int64), layer.bounds[:-1])
+    members = layer.members(population).astype(np.int64)
+    sizes = np.add.reduceat(members, layer.bounds[:-1])
     filled = np.flatnonzero(sizes).tolist()
+    whole = merge(groups)
+    left = [merge([*groups[:index], *groups[index + 1 :]]) for index in filled] if errors else []
     for metric in metrics:
-        total = np.asarray(metric.function(of_groups(logarithms)), np.float64)
+        total = np.asarray(metric.function(whole), np.float64)
         values[metric.name] = total
         if errors:
-            left = [np.asarray(metric.function(of_groups(logarithms, [g]))) for g in filled]
-            values[metric.name + STDERR] = standard_error(total, left, sizes[filled].tolist())
+            without = [np.asarray(metric.function(one), np.float64) for one in left]
+            error = standard_error(total, without, sizes[filled].tolist())
+            values[metric.name + STDERR] = error
     return values
 
 

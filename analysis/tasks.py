@@ -84,6 +84,7 @@ def stored_table(uri: str, path: str, snapshot: str) -> TokenTable:
         position=tokens["position"].values,
         sequence=tokens["sequence"].values,
         causal=bool(tokens.attrs[CAUSAL]),
+        token_id=tokens["token_id"].values,
     )
 
 

@@ -43,6 +43,7 @@ POPULATION: Final = "population"
 COMPONENT: Final = "component"
 SCALE: Final = "scale"
 DECIMATION: Final = "decimation"
+FREQUENCY: Final = "frequency"
 
 OTHER: Final = "other_"
 """What comes before the name of the second dimension of values about pairs, as ``other_layer``."""

@@ -14,7 +14,9 @@ FloatArray = npt.NDArray[np.float64]
 STDERR: Final = "_stderr"
 """Suffix of the variable that holds the standard error of another."""
 
-Needs = Literal["moments", "spectrum", "sequences", "neighbors", "leading", "partition"]
+Needs = Literal[
+    "moments", "spectrum", "sequences", "neighbors", "leading", "partition", "frequency"
+]
 
 COSTS: Final[dict[Needs, str]] = {
     "moments": "n·d",
@@ -23,6 +25,7 @@ COSTS: Final[dict[Needs, str]] = {
     "neighbors": "sample²·d",
     "leading": "32·n·d a pass, about 2",
     "partition": "n·d², a second pass",
+    "frequency": "n·d, a second pass",
 }
 """What metrics cost by what they need, once for all that need it: operations for n rows of width d
 in sequences of n_q."""
@@ -40,7 +43,8 @@ class Metric:
         needs: Which statistics the function reads: ``"moments"`` are those that cost no product
             between dimensions, ``"spectrum"`` also the eigenvalues of the covariance, and
             ``"sequences"`` the shapes of whole sequences; ``"leading"`` a ``LeadingShare`` and
-            ``"partition"`` a ``PartitionFunctions``, for which the rows are read again.
+            ``"partition"`` a ``PartitionFunctions`` and ``"frequency"`` a ``FrequencyProfile``, for
+            which the rows are read again.
         version: Raised when the definition changes, so that stored values become stale.
         long_name: A short title, for the axis of a figure.
         units: Unit of the value, ``"1"`` when it has none.

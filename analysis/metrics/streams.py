@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import math
 
-from analysis.krylov import LeadingShare
-from analysis.metrics.metric import Metric
-from analysis.partition import PartitionFunctions
+import numpy as np
 
+from analysis.frequency import FrequencyProfile
+from analysis.krylov import LeadingShare
+from analysis.metrics.metric import FloatArray, Metric
+from analysis.partition import PartitionFunctions
+from store.schema import FREQUENCY
+
+_GAO = "Gao et al. 2019, arXiv:1907.12009; Godey et al. 2024, arXiv:2401.12143"
 _MUSCO = "Musco & Musco 2015, NIPS; Parlett 1998, The symmetric eigenvalue problem"
 
 
@@ -39,6 +44,28 @@ def partition_isotropy(found: PartitionFunctions) -> float:
     if found.logarithms.size == 0:
         return math.nan
     return math.exp(float(found.logarithms.min() - found.logarithms.max()))
+
+
+def count_by_frequency(found: FrequencyProfile) -> FloatArray:
+    """Return the number of rows (frequency) by how often their token occurs."""
+    return found.n
+
+
+def norm_by_frequency(found: FrequencyProfile) -> FloatArray:
+    """Return the mean norm (frequency) of rows by how often their token occurs; at least 0."""
+    return _mean(found.norms, found.n)
+
+
+def cosine_to_mean_by_frequency(found: FrequencyProfile) -> FloatArray:
+    """Return the mean cosine to μ (frequency) of rows by how often their token occurs; in [−1, 1].
+
+    Source: Gao et al. 2019 and Godey et al. 2024, on the long tail of the vocabulary.
+    """
+    return _mean(found.cosines, found.n_directed)
+
+
+def _mean(sums: FloatArray, counts: FloatArray) -> FloatArray:
+    return np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
 
 
 STREAM_METRICS = (
@@ -76,6 +103,45 @@ STREAM_METRICS = (
         range="0 to 1",
         reference="Mu & Viswanath 2018, ICLR, arXiv:1702.01417",
         undefined="no rows",
+        default=False,
+    ),
+    Metric(
+        "count_by_frequency",
+        count_by_frequency,
+        needs="frequency",
+        version=1,
+        long_name="rows by occurrences of their token",
+        units="1",
+        range="at least 0",
+        reference=_GAO,
+        undefined="tokens without ids",
+        dims=(FREQUENCY,),
+        default=False,
+    ),
+    Metric(
+        "norm_by_frequency",
+        norm_by_frequency,
+        needs="frequency",
+        version=1,
+        long_name="mean norm by occurrences of the token",
+        units="activation",
+        range="at least 0",
+        reference=_GAO,
+        undefined="no token so frequent, or tokens without ids",
+        dims=(FREQUENCY,),
+        default=False,
+    ),
+    Metric(
+        "cosine_to_mean_by_frequency",
+        cosine_to_mean_by_frequency,
+        needs="frequency",
+        version=1,
+        long_name="mean cosine to the mean row by occurrences of the token",
+        units="1",
+        range="-1 to 1",
+        reference=_GAO,
+        undefined="no token so frequent, or tokens without ids",
+        dims=(FREQUENCY,),
         default=False,
     ),
 )

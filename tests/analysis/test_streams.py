@@ -73,3 +73,37 @@ def test_they_are_computed_only_by_name(activations) -> None:
     default = compute_metrics(activations[:1, :100], causal=True, populations=["all"])
     assert not set(NAMES[:3]) & set(default.data_vars)
     assert {name for name, metric in METRICS.items() if metric.default} <= set(default.data_vars)
+
+
+@pytest.mark.parametrize("population", ["all", "content", "typical", "unit"])
+def test_rows_by_how_often_their_token_occurs(activations, population) -> None:
+    position = activations["position"].values
+    ids = np.where(np.arange(600) % 3 == 0, 7, np.arange(600))  # one frequent token, others rare
+    labelled = activations.assign_coords(token_id=("token", ids))
+    names = ["count_by_frequency", "norm_by_frequency", "cosine_to_mean_by_frequency"]
+    found = compute_metrics(labelled, names, causal=True, populations=[population])
+    found = found.sel(population=population).isel(layer=0)
+    rows = rows_of(activations, population, 0)
+    content = (position > 0) & (position < 19)
+    chosen = np.ones(600, bool) if population == "all" else content.copy()
+    if population == "typical":
+        norms = np.linalg.norm(activations.values[0].astype(np.float64), axis=1)
+        chosen &= norms <= 3 * np.median(norms[content])
+    frequent = ids[chosen] == 7
+    bin_of_frequent = 1 << int(np.log2((ids[content] == 7).sum()))
+    mean = rows.mean(axis=0)
+    norms = np.linalg.norm(rows, axis=1)
+    cosines = rows @ mean / norms / np.linalg.norm(mean)
+    for bin_, members in ((1, ~frequent), (bin_of_frequent, frequent)):
+        at = found.sel(frequency=bin_)
+        assert at["count_by_frequency"] == members.sum()
+        assert at["norm_by_frequency"].item() == pytest.approx(norms[members].mean(), rel=1e-5)
+        cosine = at["cosine_to_mean_by_frequency"].item()
+        assert cosine == pytest.approx(cosines[members].mean(), rel=1e-4, abs=1e-6)
+    assert found["count_by_frequency"].sum() == len(rows)
+    assert found["cosine_to_mean_by_frequency_stderr"].sel(frequency=1) > 0
+
+
+def test_frequencies_need_token_ids(activations) -> None:
+    found = compute_metrics(activations[:1], ["norm_by_frequency"], causal=True)
+    assert found["norm_by_frequency"].isnull().all()
