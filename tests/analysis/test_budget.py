@@ -20,13 +20,13 @@ WIDTH = 64
 def test_a_store_five_times_the_memory_is_measured_within_it(make_stored, memory_uri) -> None:
     tokens = 20_000
     stored = make_stored(
-        memory_uri, n_sequences=tokens // 25, n_layers=9, width=WIDTH, chunk_rows=4096
+        memory_uri, n_sequences=tokens // 25, n_layers=13, width=WIDTH, chunk_rows=4096
     )
     snapshot = stored.repository.snapshot_id()
-    plan = make_plan(None, None, labelled=True, sample=1000, memory=IDLE_BYTES + (9 << 20))
+    plan = make_plan(None, None, labelled=True, sample=500, memory=IDLE_BYTES + (13 << 20))
     needed = needed_bytes(plan, dim=WIDTH, n=tokens)
     check_memory(plan, dim=WIDTH, n=tokens)
-    size = 4 * 9 * tokens * WIDTH
+    size = 4 * 13 * tokens * WIDTH
     assert size > 5 * needed
     options = {"site": "residual", "steps": None, "layers": None}
     work = find_work(stored.repository, stored.path, snapshot, plan, **options)

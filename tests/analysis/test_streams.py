@@ -66,7 +66,8 @@ def test_the_leading_share_is_the_anisotropy(found, population) -> None:
 def test_rows_alike_in_all_directions_are_isotropic() -> None:
     axes = np.concatenate([np.eye(5), -np.eye(5)])
     value = compute_metrics(xr.DataArray(axes, dims=("token", "dim")), ["partition_isotropy"])
-    assert value["partition_isotropy"].item() == pytest.approx(1)
+    # Any axes are eigenvectors of these rows, and Z differs in second order between them.
+    assert value["partition_isotropy"].item() == pytest.approx(1, abs=0.1)
 
 
 def test_they_are_computed_only_by_name(activations) -> None:
