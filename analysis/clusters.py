@@ -5,11 +5,13 @@ A cluster that is started here is stopped when the work is done.
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Final, Protocol, Self
 
 import yaml
@@ -165,27 +167,30 @@ def _of_jobs(jobs: Jobs, start: Callable[[Jobs], _Adaptive]) -> Iterator[Client]
 
 
 def _slurm(jobs: Jobs) -> _Adaptive:
-    try:
-        from dask_jobqueue import SLURMCluster
-    except ImportError as error:
-        raise SchedulerError(_not_installed("slurm", "dask-jobqueue")) from error
-    cluster: _Adaptive = SLURMCluster(**jobs.cluster)
+    cluster: _Adaptive = _module("dask_jobqueue", "slurm").SLURMCluster(**jobs.cluster)
     cluster.adapt(minimum_jobs=jobs.minimum, maximum_jobs=jobs.maximum)
     return cluster
 
 
 def _kubernetes(jobs: Jobs) -> _Adaptive:
-    try:
-        from dask_kubernetes.operator import KubeCluster
-    except ImportError as error:
-        raise SchedulerError(_not_installed("k8s", "dask-kubernetes")) from error
-    cluster: _Adaptive = KubeCluster(**jobs.cluster)
+    cluster: _Adaptive = _module("dask_kubernetes.operator", "k8s").KubeCluster(**jobs.cluster)
     cluster.adapt(minimum=jobs.minimum, maximum=jobs.maximum)
     return cluster
 
 
-def _not_installed(extra: str, package: str) -> str:
-    return f"'{extra}:FILE' needs {package}, which is not installed: pip install 'actlas[{extra}]'"
+def _module(name: str, extra: str) -> ModuleType:
+    """Import what only a cluster of one kind needs.
+
+    Raises:
+        SchedulerError: If it is not installed.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        package = name.partition(".")[0].replace("_", "-")
+        raise SchedulerError(
+            f"'{extra}:FILE' needs {package}, which is not installed: pip install 'actlas[{extra}]'"
+        ) from error
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +29,9 @@ from store.slab import Slab, token_table
 Indices = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.float32]
 
-REPRESENTATION = "representation"
+Label = TypeVar("Label", bound=Hashable)
+
+REPRESENTATION: Final = "representation"
 
 
 @dataclass(frozen=True)
@@ -82,10 +85,10 @@ def run_comparison(task: Comparison) -> Compared:
             rows = {_label(slab, dim): _rows(slab, tokens) for slab in task.slabs}
             return Compared(task, _compare(rows, dim, sequences, None), None)
         first, second, sequences = _tokens_of_two(task)
-        rows = {(0, _label(slab, LAYER)): _rows(slab, first) for slab in task.slabs}
-        rows |= {(1, _label(slab, LAYER)): _rows(slab, second) for slab in task.others}
-        table = _compare(rows, REPRESENTATION, sequences, [model for model, _ in rows])
-        return Compared(task, _corner(table, rows, 0), _corner(table, rows, 1))
+        both = {(0, _label(slab, LAYER)): _rows(slab, first) for slab in task.slabs}
+        both |= {(1, _label(slab, LAYER)): _rows(slab, second) for slab in task.others}
+        table = _compare(both, REPRESENTATION, sequences, [model for model, _ in both])
+        return Compared(task, _corner(table, both, 0), _corner(table, both, 1))
 
 
 def _label(slab: Slab, dim: str) -> int:
@@ -132,10 +135,10 @@ def _rows(slab: Slab, tokens: Indices) -> Rows:
 
 
 def _compare(
-    rows: Mapping[Hashable, Rows],
+    rows: Mapping[Label, Rows],
     dim: str,
     sequences: Indices,
-    kinds: Sequence[Hashable] | None,
+    kinds: Sequence[int] | None,
 ) -> xr.Dataset:
     numbered: dict[Hashable, Callable[[], Rows]] = {
         number: partial(rows.__getitem__, label) for number, label in enumerate(rows)

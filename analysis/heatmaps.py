@@ -79,7 +79,7 @@ def _draw(axes: Axes, panel: Panel, low: float, high: float) -> AxesImage:
     image = axes.imshow(
         panel.values.values, vmin=low, vmax=high, origin="lower", cmap=_COLOURS, aspect="auto"
     )
-    rows, columns = (panel.values[str(dim)].values for dim in panel.values.dims)
+    rows, columns = (panel.values[str(dim)].values.tolist() for dim in panel.values.dims)
     axes.set_xticks(*_ticks(columns), fontsize="small")
     axes.set_yticks(*_ticks(rows), fontsize="small")
     axes.set_xlabel(panel.column)

@@ -108,7 +108,7 @@ def _steps(
     for subject in subjects:
         if len(subject.steps) < 2:
             continue
-        settings = {
+        settings: dict[str, str | int] = {
             "sample": sample,
             "seed": seed,
             "steps": _digest(repository, snapshot, subject.path, subject.steps),
@@ -125,13 +125,13 @@ def _models(
     for pair in combinations(subjects, 2):
         if len({subject.path.partition("/")[0] for subject in pair}) > 1:
             continue
-        slabs_of = [_slabs(repository, snapshot, one, steps=one.steps[-1:]) for one in pair]
+        first, second = (_slabs(repository, snapshot, one, steps=one.steps[-1:]) for one in pair)
         definitions = {}
         for own, other in (pair, pair[::-1]):
             identity = _digest(repository, snapshot, other.path, other.steps[-1:])
-            settings = {"sample": sample, "seed": seed, "other": identity}
-            definitions[own.path] = _definitions("models", settings)
-        yield Matrix(Comparison(*slabs_of, sample, seed), definitions)
+            wanted: dict[str, str | int] = {"sample": sample, "seed": seed, "other": identity}
+            definitions[own.path] = _definitions("models", wanted)
+        yield Matrix(Comparison(first, second, sample, seed), definitions)
 
 
 _MATRICES: Final = {"layers": _layers, "steps": _steps, "models": _models}
