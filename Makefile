@@ -13,12 +13,13 @@ export TOKENIZERS_PARALLELISM ?= false
 TEST_PROCESSES ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format clean
+.PHONY: help demo test lint docs format clean
 
 help:
 	@echo "make demo    ingest real models, train a small one, measure, draw two figures into ./demo"
 	@echo "make test    run the tests"
 	@echo "make lint    ruff, mypy and the import contract"
+	@echo "make docs    the documentation as pages, into ./site"
 	@echo "make format  let ruff rewrite what it can"
 	@echo "make clean   remove .venv and ./demo"
 
@@ -35,11 +36,15 @@ lint: $(VENV)/.installed
 	@echo "== mypy";                $(BIN)/mypy
 	@echo "== import contract";     $(BIN)/lint-imports
 
+docs: $(VENV)/.installed
+	@echo "== Building the documentation, warnings are errors"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 format: $(VENV)/.installed
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) demo
+	rm -rf $(VENV) demo site
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "No Python found. Install Python 3.11, or give its path: make PYTHON=/path/to/python3.11"; exit 1; }
@@ -47,7 +52,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	  echo "$(PYTHON) is $$($(PYTHON) -V 2>&1), and actlas needs Python 3.11 to 3.13. Give another: make PYTHON=/path/to/python3.11"; exit 1; }
 	@test -x $(BIN)/python || { echo "== Making the virtual environment $(VENV) with $$($(PYTHON) -V)"; "$(PYTHON)" -m venv $(VENV); }
 	@echo "== Installing actlas and the versions pinned in constraints.txt (torch is the big one: minutes on a slow line)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,plots]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,plots,docs]'
 	@touch $@
 
 $(VENV)/.models: $(VENV)/.installed deploy/demo-requirements.txt deploy/check-requirements.txt

@@ -83,7 +83,7 @@ def stored_table(uri: str, path: str, snapshot: str) -> TokenTable:
         special=tokens["special"].values,
         position=tokens["position"].values,
         sequence=tokens["sequence"].values,
-        causal=bool(tokens.attrs[CAUSAL]),
+        causal=bool(tokens.attrs.get(CAUSAL, False)),
         token_id=tokens["token_id"].values,
     )
 

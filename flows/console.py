@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 import click
 from rich.console import Console
@@ -20,9 +21,52 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 WIDE = 200
 """Columns of a table that goes to a file or a pipe, where no terminal sets the width."""
+
+
+_LOUDNESS: Final = "actlas.loudness"
+_KEPT: Final = "actlas.kept"
+
+
+def set_loudness(*, quiet: bool, verbose: bool) -> None:
+    """Choose for the command that runs what is printed besides results and errors."""
+    click.get_current_context().meta[_LOUDNESS] = -1 if quiet else int(verbose)
+
+
+def is_quiet() -> bool:
+    """Whether nothing but results and errors is to be printed."""
+    return _of_this_run(_LOUDNESS, 0) == -1
+
+
+def is_verbose() -> bool:
+    """Whether more is to be printed, for finding out why something failed."""
+    return _of_this_run(_LOUDNESS, 0) == 1
+
+
+def say(text: str) -> None:
+    """Tell what was done and what may come next, unless the user wants it quiet."""
+    if not is_quiet():
+        click.echo(text)
+
+
+def keep_in_mind(kept: str) -> None:
+    """Say beforehand what is kept if the user stops the command from here on."""
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        context.meta[_KEPT] = kept
+
+
+def what_is_kept() -> str:
+    """Return what is kept of the work of a command that the user stopped."""
+    return str(_of_this_run(_KEPT, "what was committed to the store is there, and nothing else"))
+
+
+def _of_this_run(name: str, default: object) -> object:
+    context = click.get_current_context(silent=True)
+    return default if context is None else context.meta.get(name, default)
 
 
 def print_json(document: object) -> None:
@@ -49,14 +93,27 @@ def print_csv(columns: Sequence[str], rows: Sequence[Sequence[str | float]]) -> 
     click.echo(text.getvalue(), nl=False)
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "") -> None:
-    """Write an aligned table; columns of numbers are set to the right."""
+def print_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    title: str = "",
+    colours: Mapping[str, str] | None = None,
+) -> None:
+    """Write an aligned table; columns of numbers are set to the right.
+
+    Args:
+        columns: Headers.
+        rows: Cells.
+        title: Line above it.
+        colours: Colours of cells by their text, on a terminal that has colours.
+    """
     table = Table(title=title or None, title_justify="left", box=None, pad_edge=False)
     for index, column in enumerate(columns):
         numeric = bool(rows) and all(_is_number(row[index]) for row in rows)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(Text(cell, (colours or {}).get(cell, "")) for cell in row))
     console = Console(markup=False, highlight=False, emoji=False)
     console.width = console.width if console.is_terminal else WIDE
     console.print(table)
@@ -104,6 +161,8 @@ def progress_bar(description: str) -> Iterator[Callable[[int, int], None]]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+    with Progress(
+        *columns, console=console, disable=is_quiet() or not console.is_terminal
+    ) as progress:
         task = progress.add_task(description, total=None)
         yield lambda more, total: progress.update(task, advance=more, total=total)

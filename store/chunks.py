@@ -98,7 +98,15 @@ class ActivationArray:
     def _label(self, dim: str, index: int) -> int:
         return int(np.asarray(self._labels[dim][index]))
 
-    def read(self, slot: int, depth: int | None, start: int, stop: int) -> Floats:
+    def read(
+        self,
+        slot: int,
+        depth: int | None,
+        start: int,
+        stop: int,
+        *,
+        out: Floats | None = None,
+    ) -> Floats:
         """Read consecutive rows of one step and depth.
 
         Args:
@@ -106,6 +114,7 @@ class ActivationArray:
             depth: Index along the layer or block axis, None for a site without one.
             start: First token.
             stop: One past the last token.
+            out: Where to put them, of the shape that is returned; a new array by default.
 
         Returns:
             The values (*inner_dims), the token axis narrowed to ``stop - start``.
@@ -116,7 +125,8 @@ class ActivationArray:
         """
         shape = list(self.inner_shape)
         shape[self.token_axis] = stop - start
-        out = np.empty(shape, dtype=np.float32)
+        if out is None:
+            out = np.empty(shape, dtype=np.float32)
         numbers = range(start // self.rows, -(-stop // self.rows))
         for number, encoded in self._encoded(slot, depth, numbers):
             first = number * self.rows

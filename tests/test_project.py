@@ -27,6 +27,7 @@ ONLY_IN = {
     ),
     "distributed": re.compile(r"analysis/"),
     "icechunk": re.compile(r"store/"),
+    "bokeh": re.compile(r"flows/explore/"),
 }
 """Where each of the big libraries may be imported when the program runs."""
 

@@ -122,7 +122,11 @@ def _with_steps(found: list[Checkpoint], steps: Sequence[int] | None) -> list[Ch
 
 def _local(source: str, path: Path) -> list[Checkpoint]:
     if not path.exists():
-        raise CheckpointError(f"{source} does not exist{_near_names(path)}")
+        expected = (
+            "; expected the folder of a checkpoint, a folder of checkpoint-N folders, a .gguf file,"
+            " OWNER/NAME of the Hugging Face Hub, or random:FOLDER"
+        )
+        raise CheckpointError(f"{source} does not exist{_near_names(path) or expected}")
     if path.suffix == ".gguf":
         return [Checkpoint(source, path.stem, 0, path.name, path.parent, gguf=path.name)]
     if not path.is_dir():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flows.cli.options import examples, json_option, store_option
-from flows.console import print_json
+from flows.console import print_json, say
 
 if TYPE_CHECKING:
     from flows.corpora import AddedCorpus, Chunking
@@ -164,11 +164,11 @@ def _chunking(chars: int | None, tokens: int | None, *, whole: bool) -> Chunking
 
 
 def _tell(added: AddedCorpus) -> None:
-    click.echo(str(added))
+    say(str(added))
     if added.skipped:
         click.echo(f"Skipped {len(added.skipped):,}:", err=True)
         for skipped in added.skipped[:_LISTED]:
             click.echo(f"  {skipped.name}: {skipped.reason}", err=True)
         if len(added.skipped) > _LISTED:
             click.echo(f"  … and {len(added.skipped) - _LISTED:,} more", err=True)
-    click.echo(f"Next: actlas ingest MODEL --corpus {added.name}")
+    say(f"Next: actlas ingest MODEL --corpus {added.name}")

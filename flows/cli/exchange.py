@@ -17,7 +17,7 @@ from flows.cli.options import (
     steps_filter,
     store_option,
 )
-from flows.console import print_json
+from flows.console import print_json, say
 
 FORMATS: Final = ("zarr", "netcdf", "safetensors", "parquet", "datasets")
 """Those of `store.export`, which a help text must not import."""
@@ -80,7 +80,7 @@ def export(
         print_json({"snapshot": selection.snapshot, "written": [str(path) for path in written]})
         return
     for path in written:
-        click.echo(f"Wrote {path}")
+        say(f"Wrote {path}")
 
 
 @click.command(
@@ -108,6 +108,11 @@ def export(
     metavar="TABLE.csv",
     help="A line a token: sequence, and any of token_id, position … and row.",
 )
+@click.option(
+    "--causal",
+    is_flag=True,
+    help="Tokens attend only to earlier ones: the first of a sequence is no content.",
+)
 @store_option
 @json_option
 def import_(
@@ -115,6 +120,7 @@ def import_(
     files: tuple[Path, ...],
     table: Path,
     token_file: Path | None,
+    causal: bool,
     store: str,
     as_json: bool,
 ) -> None:
@@ -133,11 +139,16 @@ def import_(
         labels = labels_of(labels, files, where=str(table))
     tokens = None if token_file is None else read_tokens(token_file)
     stored = import_tensors(
-        Repository.open_or_create(store), corpus=corpus, model=model, labels=labels, tokens=tokens
+        Repository.open_or_create(store),
+        corpus=corpus,
+        model=model,
+        labels=labels,
+        tokens=tokens,
+        causal=causal,
     )
     known = sorted({label.step for label in labels} - set(stored))
     if as_json:
         print_json({"path": what, "stored": stored, "known": known})
         return
-    click.echo(f"{what}: stored {len(stored)} steps, {len(known)} were there already")
-    click.echo("Next: actlas compute")
+    say(f"{what}: stored {len(stored)} steps, {len(known)} were there already")
+    say("Next: actlas compute")

@@ -1,19 +1,22 @@
-"""The ``actlas`` command and how its errors reach the user: a sentence and an exit code."""
+"""The ``actlas`` command: its commands, and the options that stand before any of them."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from typing import Final
+from pathlib import Path
 
 import click
 
 from flows.cli.collect import gc
 from flows.cli.compare import compare
+from flows.cli.completion import completion
+from flows.cli.configuration import configuration_files, read_settings
 from flows.cli.corpora import corpus
 from flows.cli.definitions import metrics
 from flows.cli.diff import diff
+from flows.cli.doctor import doctor
 from flows.cli.exchange import export, import_
+from flows.cli.explore import explore
 from flows.cli.held import ls
 from flows.cli.history import history, tag
 from flows.cli.ingest import ingest
@@ -23,80 +26,51 @@ from flows.cli.notify import notify
 from flows.cli.options import examples
 from flows.cli.repair import repair
 from flows.cli.report import report
+from flows.cli.reporting import ReportingGroup
 from flows.cli.scheduled import flows
 from flows.cli.study import study
 from flows.cli.train import train_tiny
 from flows.cli.verify import verify
 from flows.cli.watch import watch
+from flows.console import set_loudness
 from flows.ending import ended_before_finalization
-
-FAILED: Final = 1
-USAGE: Final = 2
-
-_REPORTED: Final = (
-    ("store.errors", "UnknownNameError", USAGE),
-    ("store.errors", "StoreError", FAILED),
-    ("flows.capture.errors", "UnknownSiteError", USAGE),
-    ("flows.capture.errors", "UnknownStepError", USAGE),
-    ("flows.capture.errors", "CaptureError", FAILED),
-    ("flows.studies.errors", "UnknownStudyError", USAGE),
-    ("flows.studies.errors", "StudyError", FAILED),
-    ("flows.failures", "FlowError", FAILED),
-    ("flows.failures", "ServerError", FAILED),
-    ("flows.demo.materials", "MaterialError", FAILED),
-    ("analysis.errors", "UnknownMetricError", USAGE),
-    ("analysis.errors", "UnknownPopulationError", USAGE),
-    ("analysis.errors", "AnalysisError", FAILED),
-)
-"""Module, exception and exit code; looked up only in modules that a command has imported."""
-
-
-def _exit_code(error: Exception) -> int | None:
-    """Return the exit code of an error a user can act on, None for a defect of ours."""
-    for module, name, code in _REPORTED:
-        if module in sys.modules and isinstance(error, getattr(sys.modules[module], name)):
-            return code
-    return FAILED if isinstance(error, OSError) else None
-
-
-class _Failure(click.ClickException):
-    """An error told as one message, with the exit code of its kind."""
-
-    def __init__(self, message: str, exit_code: int) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code  # type: ignore[misc]  # click declares it per class, we per kind
-
-
-class _ReportingGroup(click.Group):
-    """A group whose commands tell known errors without a traceback."""
-
-    def invoke(self, ctx: click.Context) -> object:
-        """Run the command; known errors become a message and an exit code."""
-        try:
-            return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
-            # Click itself ends quietly when the reader has left, as in `actlas ls | head`.
-            raise
-        except Exception as error:
-            code = _exit_code(error)
-            if code is None:
-                raise
-            raise _Failure(str(error), code) from error
 
 
 @click.group(
-    cls=_ReportingGroup,
+    cls=ReportingGroup,
     epilog=examples(
         "actlas corpus add plays --text hamlet.txt",
         "actlas ingest runs/tiny --corpus plays",
         "actlas compute average_cosine two_nn",
         "actlas plot average_cosine --x step -o cosine.png",
     ),
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+        "auto_envvar_prefix": "ACTLAS",
+    },
+)
+@click.option("-q", "--quiet", is_flag=True, help="Print results and errors, nothing else.")
+@click.option("-v", "--verbose", is_flag=True, help="Print where settings and errors come from.")
+@click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    show_envvar=True,
+    metavar="FILE",
+    help="Settings.  [default: the user's file, then actlas.toml of this folder]",
 )
 @click.version_option(package_name="actlas", prog_name="actlas")
-def actlas() -> None:
+@click.pass_context
+def actlas(ctx: click.Context, quiet: bool, verbose: bool, config: Path | None) -> None:
     """Keep the activations of neural networks once, and ask them anything later."""
+    if quiet and verbose:
+        raise click.UsageError("Give either --quiet or --verbose.")
+    set_loudness(quiet=quiet, verbose=verbose)
+    files = configuration_files(config)
+    ctx.default_map = read_settings(files, actlas)
+    if verbose:
+        told = ", ".join(map(str, files)) or "no file"
+        click.echo(f"settings from {told}", err=True)
 
 
 for _command in (
@@ -114,6 +88,7 @@ for _command in (
     plot,
     report,
     diff,
+    explore,
     study,
     train_tiny,
     verify,
@@ -123,6 +98,8 @@ for _command in (
     export,
     import_,
     repair,
+    doctor,
+    completion,
 ):
     actlas.add_command(_command)
 

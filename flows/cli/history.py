@@ -7,7 +7,7 @@ from dataclasses import asdict
 import click
 
 from flows.cli.options import examples, json_option, store_option
-from flows.console import print_json, print_table
+from flows.console import print_json, print_table, say
 
 
 @click.command(
@@ -42,7 +42,7 @@ def history(limit: int, store: str, as_json: bool) -> None:
         [(one.id, f"{one.written_at:%F %T}", " ".join(one.tags), one.message) for one in shown],
     )
     if len(shown) < len(found):
-        click.echo(f"{len(found) - len(shown)} older ones: actlas history --limit 0")
+        say(f"{len(found) - len(shown)} older ones: actlas history --limit 0")
 
 
 @click.command(
@@ -76,10 +76,10 @@ def tag(name: str | None, snapshot: str | None, store: str, as_json: bool) -> No
         elif known:
             print_table(("tag", "snapshot"), list(known.items()))
         else:
-            click.echo("There are no tags yet: actlas tag NAME")
+            say("There are no tags yet: actlas tag NAME")
         return
     target = create_tag(Repository.open(store), name, snapshot)
     if as_json:
         print_json({name: target})
     else:
-        click.echo(f"{name} stands for snapshot {target}")
+        say(f"{name} stands for snapshot {target}")

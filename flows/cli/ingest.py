@@ -17,7 +17,15 @@ from flows.cli.options import (
     precision_option,
     store_option,
 )
-from flows.console import byte_size, duration, print_json, print_table, progress_bar
+from flows.console import (
+    byte_size,
+    duration,
+    keep_in_mind,
+    print_json,
+    print_table,
+    progress_bar,
+    say,
+)
 
 if TYPE_CHECKING:
     from flows.capture.checkpoints import Checkpoint
@@ -180,10 +188,12 @@ def _ingest(
     from flows.ingestion import ingest_checkpoint
     from store.errors import IdentityConflictError, NonFiniteError
 
-    results = []
+    results: list[IngestResult] = []
     failures = []
     for checkpoint in checkpoints:
         name = f"{checkpoint.model} step {checkpoint.step}"
+        whole = f"{len(results)} of {len(checkpoints)} checkpoints are stored whole"
+        keep_in_mind(f"{whole}, and nothing of {name}; the same command goes on from there")
         try:
             with progress_bar(name) as progress:
                 result = ingest_checkpoint(
@@ -197,20 +207,20 @@ def _ingest(
             continue
         results.append(result)
         if not as_json:
-            click.echo(_sentence(result))
+            say(_sentence(result))
     if as_json:
         print_json([asdict(result) for result in results])
     elif results:
         ran = sum(result.ingested for result in results)
         there = "" if ran == len(results) else f", {len(results) - ran} were there already"
-        click.echo(f"{ran} of {len(checkpoints)} checkpoints were run{there}.")
+        say(f"{ran} of {len(checkpoints)} checkpoints were run{there}.")
     if failures:
         raise click.ClickException(
             f"{len(failures)} of {len(checkpoints)} checkpoints failed, the others are done:"
             + "".join(failures)
         )
     if not as_json:
-        click.echo("Next: actlas compute")
+        say("Next: actlas compute")
 
 
 def _cut(outcome: IngestResult | PlannedStep) -> str:

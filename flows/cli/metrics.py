@@ -10,19 +10,27 @@ import click
 
 from flows.cli.options import (
     Bytes,
+    Chosen,
     Moment,
     NameList,
-    corpus_filter,
     examples,
     json_option,
-    layers_filter,
-    models_filter,
     moment_options,
     none_stored,
-    steps_filter,
+    population_option,
+    sample_options,
+    selection_options,
     store_option,
 )
-from flows.console import duration, print_csv, print_json, print_table, progress_bar
+from flows.console import (
+    duration,
+    keep_in_mind,
+    print_csv,
+    print_json,
+    print_table,
+    progress_bar,
+    say,
+)
 
 if TYPE_CHECKING:
     from analysis.compute import MeasureReport
@@ -38,10 +46,7 @@ if TYPE_CHECKING:
     ),
 )
 @click.argument("metrics", nargs=-1, metavar="[METRIC…]")
-@corpus_filter
-@models_filter
-@steps_filter
-@layers_filter
+@selection_options
 @click.option(
     "--populations",
     type=NameList(),
@@ -56,14 +61,7 @@ if TYPE_CHECKING:
     metavar="A,B",
     help="What to measure, as `actlas ls` shows it: residual,query,key,attention_entropy…",
 )
-@click.option(
-    "--sample",
-    type=click.IntRange(min=10),
-    default=10_000,
-    show_default=True,
-    help="Tokens among which neighbours are sought.",
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of that sample.")
+@sample_options(10_000)
 @click.option(
     "--exclude-own-sequence",
     is_flag=True,
@@ -78,6 +76,7 @@ if TYPE_CHECKING:
 @click.option(
     "--dask",
     "scheduler",
+    envvar="ACTLAS_DASK",
     default="threads",
     show_default=True,
     metavar="threads|local:N|slurm:FILE|k8s:FILE|ADDRESS",
@@ -88,10 +87,7 @@ if TYPE_CHECKING:
 @json_option
 def compute(
     metrics: tuple[str, ...],
-    corpus: str | None,
-    models: tuple[str, ...] | None,
-    steps: tuple[int, ...] | None,
-    layers: tuple[int, ...] | None,
+    chosen: Chosen,
     populations: tuple[str, ...] | None,
     sites: tuple[str, ...],
     sample: int,
@@ -118,13 +114,12 @@ def compute(
         memory=memory,
         sites=sites,
     )
-    targets = find_targets(
-        Repository.open(store), corpus=corpus, models=models, steps=steps, layers=layers
-    )
+    targets = find_targets(Repository.open(store), **asdict(chosen))
     reports = []
     failures = []
     for target in targets:
         path = target.model.path
+        keep_in_mind("the values computed by now are stored; the same command goes on from there")
         try:
             with progress_bar(path) as progress:
                 report = measure_target(
@@ -138,13 +133,13 @@ def compute(
             continue
         reports.append(report)
         if not as_json:
-            click.echo(_sentence(report, plan=plan))
+            (click.echo if plan else say)(_sentence(report, plan=plan))
     if as_json:
         print_json([asdict(report) for report in reports])
     elif not targets:
-        click.echo(none_stored(corpus))
+        say(none_stored(chosen.corpus))
     elif not plan and not failures:
-        click.echo("Next: actlas show METRIC, or actlas plot METRIC -o FILE.png")
+        say("Next: actlas show METRIC, or actlas plot METRIC -o FILE.png")
     if failures:
         raise click.ClickException(
             f"{len(failures)} of {len(targets)} models failed, the others are done:"
@@ -168,23 +163,15 @@ def _sentence(report: MeasureReport, *, plan: bool) -> str:
     ),
 )
 @click.argument("metric")
-@corpus_filter
-@models_filter
-@steps_filter
-@layers_filter
-@click.option(
-    "--population", default="content", show_default=True, help="Rows that the values are about."
-)
+@selection_options
+@population_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
 @moment_options
 @store_option
 @json_option
 def show(
     metric: str,
-    corpus: str | None,
-    models: tuple[str, ...] | None,
-    steps: tuple[int, ...] | None,
-    layers: tuple[int, ...] | None,
+    chosen: Chosen,
     population: str,
     as_csv: bool,
     moment: Moment,
@@ -199,7 +186,7 @@ def show(
     from store.schema import SHARED_WEIGHTS
 
     snapshot = moment.find(Repository.open(store, read_only=True))
-    results = open_results(store, metric, Selection(corpus, models, steps, layers, snapshot))
+    results = open_results(store, metric, Selection(**asdict(chosen), snapshot=snapshot))
     rows = metric_table(results, metric, population)
     if as_json:
         print_json(rows)
@@ -215,7 +202,7 @@ def show(
         return
     columns = [name for name in columns if name not in SHARED_WEIGHTS or any(r[name] for r in rows)]
     print_table(columns, [[_cell(row[name]) for name in columns] for row in rows])
-    click.echo(f"{metric}, rows: {population}, with standard errors (nan where there is none)")
+    say(f"{metric}, rows: {population}, with standard errors (nan where there is none)")
 
 
 def _cell(value: str | float) -> str:
@@ -252,13 +239,8 @@ def _cell(value: str | float) -> str:
     metavar="FILE.png",
     help="The figure to write: .png, .pdf or .svg.",
 )
-@corpus_filter
-@models_filter
-@steps_filter
-@layers_filter
-@click.option(
-    "--population", default="content", show_default=True, help="Rows that the values are about."
-)
+@selection_options
+@population_option
 @moment_options
 @store_option
 def plot(
@@ -266,10 +248,7 @@ def plot(
     x: Abscissa,
     hue: Hue,
     output: Path,
-    corpus: str | None,
-    models: tuple[str, ...] | None,
-    steps: tuple[int, ...] | None,
-    layers: tuple[int, ...] | None,
+    chosen: Chosen,
     population: str,
     moment: Moment,
     store: str,
@@ -280,7 +259,7 @@ def plot(
     from store.repository import Repository
 
     snapshot = moment.find(Repository.open(store, read_only=True))
-    results = open_results(store, metric, Selection(corpus, models, steps, layers, snapshot))
+    results = open_results(store, metric, Selection(**asdict(chosen), snapshot=snapshot))
     if len(results) > 1:
         raise click.UsageError(
             f"One figure shows one corpus, and {metric} is there for {', '.join(results)}:"
@@ -288,4 +267,4 @@ def plot(
         )
     (found,) = results.values()
     plot_metric(found, metric, x=x, hue=hue, population=population, output=output)
-    click.echo(f"Wrote {output}")
+    say(f"Wrote {output}")

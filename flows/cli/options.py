@@ -199,3 +199,64 @@ precision_option: Final[Callable[[Function], Function]] = click.option(
     show_default=True,
     help="Round values to the nearest of a narrower dtype; the bytes stored go to a third.",
 )
+
+population_option: Final[Callable[[Function], Function]] = click.option(
+    "--population", default="content", show_default=True, help="Rows that the values are about."
+)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Which models, and which part of each, a question is about; None for all.
+
+    Attributes:
+        corpus: Name of a corpus.
+        models: Ids of models.
+        steps: Training steps.
+        layers: Layers.
+    """
+
+    corpus: str | None
+    models: tuple[str, ...] | None
+    steps: tuple[int, ...] | None
+    layers: tuple[int, ...] | None
+
+
+def selection_options(command: Callable[..., object]) -> Callable[..., object]:
+    """Add ``--corpus``, ``--models``, ``--steps`` and ``--layers``, taken as one ``chosen``."""
+
+    @corpus_filter
+    @models_filter
+    @steps_filter
+    @layers_filter
+    @functools.wraps(command)
+    def with_selection(
+        *,
+        corpus: str | None,
+        models: tuple[str, ...] | None,
+        steps: tuple[int, ...] | None,
+        layers: tuple[int, ...] | None,
+        **others: object,
+    ) -> object:
+        return command(chosen=Chosen(corpus, models, steps, layers), **others)
+
+    return with_selection
+
+
+def sample_options(size: int) -> Callable[[Function], Function]:
+    """Return what adds ``--sample`` and ``--seed``: among which tokens neighbours are sought."""
+
+    def add(command: Function) -> Function:
+        sample = click.option(
+            "--sample",
+            type=click.IntRange(min=10),
+            default=size,
+            show_default=True,
+            help="Tokens among which neighbours are sought.",
+        )
+        seed = click.option(
+            "--seed", type=int, default=0, show_default=True, help="Seed of that sample."
+        )
+        return sample(seed(command))
+
+    return add

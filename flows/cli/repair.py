@@ -8,7 +8,7 @@ import click
 
 from flows.cli.options import NumberList, examples, json_option, store_option
 from flows.cli.verify import print_findings
-from flows.console import print_json, progress_bar
+from flows.console import print_json, progress_bar, say
 
 
 @click.command(
@@ -65,10 +65,10 @@ def repair(
         print_json(asdict(done))
     else:
         if done.repaired:
-            click.echo(f"{what}: computed again: step {', '.join(map(str, done.repaired))}")
+            say(f"{what}: computed again: step {', '.join(map(str, done.repaired))}")
         if done.left:
             print_findings(list(done.left))
         else:
-            click.echo(f"Every chunk of {what} is as it was written.")
+            say(f"Every chunk of {what} is as it was written.")
     if done.left:
         raise click.exceptions.Exit(1)

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from flows.cli.options import corpus_filter, examples, models_filter, store_option
+from flows.console import say
 
 
 @click.command(
@@ -37,4 +38,4 @@ def report(output: Path, corpus: str | None, models: tuple[str, ...] | None, sto
     from analysis.report import write_report
 
     written = write_report(store, output, corpus=corpus, models=models)
-    click.echo(f"Wrote {written}: open it in a browser")
+    say(f"Wrote {written}: open it in a browser")

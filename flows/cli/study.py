@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from flows.cli.options import NameList, examples, json_option, store_option
-from flows.console import print_json, print_table
+from flows.cli.options import NameList, examples, json_option, sample_options, store_option
+from flows.console import print_json, print_table, say
 
 LIST = "list"
 
@@ -35,14 +35,7 @@ LIST = "list"
 )
 @click.option("--from-store", is_flag=True, help="Run no model: refuse if something is missing.")
 @click.option("--controls", is_flag=True, help="Also draw the metrics for each choice of rows.")
-@click.option(
-    "--sample",
-    type=click.IntRange(min=10),
-    default=4096,
-    show_default=True,
-    help="Tokens among which neighbours are sought.",
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of that sample.")
+@sample_options(4096)
 @click.option(
     "-o",
     "--output",
@@ -92,7 +85,7 @@ def study(
         print_json({"study": name, "files": [str(file) for file in files]})
         return
     for file in files:
-        click.echo(f"Wrote {file}")
+        say(f"Wrote {file}")
 
 
 def _list(*, as_json: bool) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flows.cli.options import NumberList, examples, json_option
-from flows.console import print_json
+from flows.console import print_json, say
 
 if TYPE_CHECKING:
     from flows.capture.tiny_models import Family
@@ -81,7 +81,7 @@ def train_tiny(
     if as_json:
         print_json([{"step": k.step, "loss": k.loss, "directory": str(k.directory)} for k in kept])
         return
-    click.echo(f"Next: actlas study training-dynamics --models {directory} --corpus NAME")
+    say(f"Next: actlas study training-dynamics --models {directory} --corpus NAME")
 
 
 def _texts(file: Path | None) -> tuple[str, str]:

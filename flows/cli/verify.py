@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flows.cli.options import NumberList, examples, json_option, store_option
-from flows.console import print_json, print_table, progress_bar
+from flows.console import print_json, print_table, progress_bar, say
 
 if TYPE_CHECKING:
     from flows.replay import Replayed
@@ -90,7 +90,7 @@ def _census(repository: Repository, what: str | None, *, as_json: bool) -> bool:
     elif findings:
         print_findings(findings)
     else:
-        click.echo(f"Every chunk of {what or repository.uri} is as it was written.")
+        say(f"Every chunk of {what or repository.uri} is as it was written.")
     return not findings
 
 
@@ -144,7 +144,7 @@ def _replay(
 
 def _print_replayed(replayed: list[Replayed]) -> None:
     if not replayed:
-        click.echo("No step is stored, so there is nothing to run again.")
+        say("No step is stored, so there is nothing to run again.")
         return
     columns = ("model", "step", "dtype", "sequences", "worst row", "off by", "allowed", "")
     print_table(columns, list(map(_replayed_row, replayed)))

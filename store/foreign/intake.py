@@ -51,6 +51,7 @@ def import_tensors(
     model: str,
     labels: Sequence[LabelledTensor],
     tokens: Mapping[str, Integers] | None = None,
+    causal: bool = False,
 ) -> list[int]:
     """Store tensors as activations of a model over a corpus.
 
@@ -65,6 +66,8 @@ def import_tensors(
         labels: What each tensor is: every layer of every site of each step.
         tokens: Token coordinates, as :func:`read_tokens` gives them; by default every row is a
             token, and sequences are those of three-dimensional tensors, else one.
+        causal: Whether tokens attend only to earlier ones, so that the first of each sequence is
+            no content.
 
     Returns:
         The steps stored now.
@@ -81,7 +84,7 @@ def import_tensors(
     opened = {step: _open_step(step, of_step) for step, of_step in by_step.items()}
     sites = _one_shape(opened)
     columns = _columns(next(iter(sites.values())), tokens)
-    _create(repository, corpus, model, sites, columns)
+    _create(repository, corpus, model, sites, columns, causal=causal)
     digests: dict[Path, str] = {}
     stored = []
     for step, of_step in by_step.items():
@@ -188,6 +191,8 @@ def _create(
     model: str,
     sites: Mapping[str, _Layers],
     columns: Mapping[str, Integers],
+    *,
+    causal: bool,
 ) -> None:
     if corpus not in repository.read():
         ids, sequence = columns["token_id"], columns["sequence"]
@@ -208,6 +213,7 @@ def _create(
         "n_blocks": blocks,
         "width": max(layers.shape[1] for layers in sites.values()),
         "imported": True,
+        "causal": causal,
     }
     tokens = {name: columns[name] for name in TOKEN_COORDINATES}
     create_model(repository, corpus, model, arrays=specs, tokens=tokens, attributes=attributes)

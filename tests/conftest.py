@@ -1,7 +1,7 @@
 """A headless Chromium, spoken to over a pipe in its DevTools protocol.
 
-It is the one ``ACTLAS_BROWSER`` names, or one that is installed; without either the tests of this
-folder are skipped. Set the variable where they must run.
+It is the one ``ACTLAS_BROWSER`` names, or one that is installed; without either the tests of pages
+are skipped. Set the variable where they must run.
 """
 
 from __future__ import annotations
@@ -91,15 +91,24 @@ class Browser:
                 return answer["result"]
             self._note(answer)
 
-    def open(self, page: Path, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
-        """Open a page and wait until it says that it is drawn."""
+    def open(
+        self,
+        page: Path | str,
+        *,
+        width: int = 1280,
+        height: int = 900,
+        dark: bool = False,
+        drawn: str = "document.documentElement?.dataset.ready === 'true'",
+    ) -> None:
+        """Open a file or an address and wait until it is drawn."""
         self.complaints.clear()
         self.requests.clear()
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self.resize(width, height)
-        self.call("Page.navigate", url=page.resolve().as_uri())
-        self.wait("document.documentElement?.dataset.ready === 'true'")
+        url = page if isinstance(page, str) else page.resolve().as_uri()
+        self.call("Page.navigate", url=url)
+        self.wait(drawn)
 
     def resize(self, width: int, height: int) -> None:
         self.call(

@@ -1,0 +1,117 @@
+"""Reading rows into PyTorch: in order and shuffled, against the bare reading of the store.
+
+    python benchmarks/loader.py [--json] [--quick]
+
+It writes below the current directory, so that it measures the disk you are on. Speeds are ratios
+within one round; the median over rounds is shown. Memory is that of the process, which reads
+several times as much as its buffer holds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+os.environ["ICECHUNK_LOG"] = "error"
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import psutil
+from torch.utils.data import DataLoader
+
+from benchmarks.activations import PATH, prepare, store_step, synthetic
+from benchmarks.figures import Figure, show
+from flows.capture.dataset import RowDataset
+from store.loader import load_rows
+from store.repository import Repository
+from store.slab import slabs
+
+MIB = 2**20
+
+
+def seconds(batches: Iterable[object]) -> float:
+    """Return the wall time of going through all batches."""
+    started = time.perf_counter()
+    for _ in batches:
+        pass
+    return time.perf_counter() - started
+
+
+def loaded(uri: str, buffer_bytes: int, *, shuffle: bool) -> DataLoader[object]:
+    """Return batches of tensors of everything that is stored."""
+    rows = load_rows(uri, PATH, shuffle=shuffle, buffer_bytes=buffer_bytes)
+    return DataLoader(RowDataset(rows), batch_size=None)
+
+
+def rates(uri: str, buffer_bytes: int, rounds: int) -> list[Figure]:
+    """Measure each way of reading in its turn."""
+    repository = Repository.open(uri, read_only=True)
+    taken: dict[str, list[float]] = {"bare": [], "in order": [], "shuffled": []}
+    for number in range(rounds + 1):
+        found = slabs(repository, PATH)
+        bare = seconds(block for slab in found for block in slab.blocks())
+        ordered = seconds(loaded(uri, buffer_bytes, shuffle=False))
+        shuffled = seconds(loaded(uri, buffer_bytes, shuffle=True))
+        if number:  # The first round warms up.
+            for name, took in zip(taken, (bare, ordered, shuffled), strict=True):
+                taken[name].append(took)
+    total = sum(4 * slab.shape[0] * slab.shape[1] for slab in slabs(repository, PATH)) / MIB
+
+    def median(over: str, under: str) -> float:
+        pairs = zip(taken[over], taken[under], strict=True)
+        return statistics.median(one / other for one, other in pairs)
+
+    return [
+        Figure("store, bare", total / statistics.median(taken["bare"]), "MiB/s"),
+        Figure("in order", median("bare", "in order"), "×", 0.8, against="the store, bare"),
+        Figure("shuffled", median("in order", "shuffled"), "×", 0.5, against="in order"),
+    ]
+
+
+def memory(uri: str, buffer_bytes: int) -> list[Figure]:
+    """Measure what shuffling adds to the memory of a fresh process."""
+    little = load_rows(uri, PATH, layers=[0], shuffle=False)
+    seconds(RowDataset(little))
+    before = psutil.Process().memory_info().rss
+    seconds(loaded(uri, buffer_bytes, shuffle=True))
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+    return [
+        Figure("memory beside the process", grown / MIB, "MiB"),
+        Figure(
+            "memory per byte of buffer", grown / buffer_bytes, "×", 1.5, "at most", "its buffer"
+        ),
+    ]
+
+
+def main() -> int:
+    """Measure, print, and return 1 if a bar is missed."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--quick", action="store_true", help="less data, fewer rounds")
+    arguments = parser.parse_args()
+    layers, tokens, rounds = (7, 8192, 2) if arguments.quick else (13, 24576, 5)
+    buffer_bytes = (64 if arguments.quick else 256) * MIB
+    spawn = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory(dir=".") as folder:
+        repository = prepare(Path(folder) / "store", (layers, tokens, 768))
+        store_step(repository, 0, synthetic(layers, tokens, 768, dtype="bfloat16"))
+        uri = repository.uri
+        with ProcessPoolExecutor(1, mp_context=spawn, max_tasks_per_child=1) as pool:
+            figures = pool.submit(rates, uri, buffer_bytes, rounds).result()
+            figures += pool.submit(memory, uri, buffer_bytes).result()
+    show(figures, as_json=arguments.json)
+    return int(any(figure.holds is False for figure in figures))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

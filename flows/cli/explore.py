@@ -1,0 +1,58 @@
+"""``actlas explore``: a page on this machine to look around a store with."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import click
+
+from flows.cli.options import examples, store_option
+
+
+@click.command(
+    short_help="Look around the store in a browser.",
+    epilog=examples("actlas explore", "actlas explore --port 8050"),
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=5006,
+    show_default=True,
+    help="Port to listen on; 0 for any that is free.",
+)
+@click.option(
+    "--address",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on. With any but the default, others can read the store and start"
+    " computations in it: there is no password.",
+)
+@store_option
+def explore(port: int, address: str, store: str) -> None:
+    """Serve a page to look around the store with, while it grows, until Ctrl-C.
+
+    Metrics over depth and training, the tokens of a layer in a plane, the nearest tokens of each,
+    and metrics computed on demand. Nothing is loaded from the network.
+    """
+    from store.repository import Repository
+
+    if find_spec("bokeh") is None:
+        raise click.ClickException(
+            "the explorer needs bokeh, which is not installed: pip install 'actlas[explore]'"
+        )
+    Repository.open(store, read_only=True)
+    from flows.explore.server import make_server
+
+    try:
+        server = make_server(store, address=address, port=port)
+    except OSError as error:
+        raise click.ClickException(
+            f"cannot listen on {address}, port {port} ({error.strerror or error}): choose another"
+            " with --port, or 0 for any"
+        ) from error
+    server.start()
+    click.echo(f"Open http://{address}:{server.port}/ in a browser. Ctrl-C ends it.")
+    try:
+        server.io_loop.start()
+    except KeyboardInterrupt:
+        click.echo("Stopped; the store is as it was.", err=True)

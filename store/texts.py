@@ -1,0 +1,35 @@
+"""Single texts of a corpus, out of many."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import zarr
+
+from .schema import TEXT
+from .slab import model_group
+
+
+def corpus_texts(
+    uri: str, corpus: str, snapshot: str, numbers: npt.NDArray[np.integer]
+) -> dict[int, str]:
+    """Read some texts of a corpus by their numbers.
+
+    Args:
+        uri: Where the store is.
+        corpus: Name of the corpus.
+        snapshot: Id of the snapshot.
+        numbers: Numbers of texts, as the token coordinate ``document`` has them, in any order.
+
+    Returns:
+        The texts by number; empty for a corpus of something else than text.
+
+    Raises:
+        UnknownNameError: If there is no such corpus.
+    """
+    stored = model_group(uri, snapshot, corpus).get(TEXT)
+    if not isinstance(stored, zarr.Array):
+        return {}
+    wanted = np.unique(numbers[numbers >= 0])
+    texts = np.asarray(stored.oindex[wanted]).tolist() if len(wanted) else []
+    return {int(number): str(text) for number, text in zip(wanted, texts, strict=True)}

@@ -1,0 +1,206 @@
+"""The explorer in Chromium over a small live store: every control, and nothing from elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from analysis.token_sample import sample_tokens
+from flows.capture.checkpoints import find_checkpoints
+from flows.corpora import Chunking, add_texts
+from flows.explore.server import make_server
+from flows.ingestion import ingest_checkpoint
+from flows.measurement import MeasureOptions, find_targets, measure_target
+from store import open_store
+from store.repository import Repository
+
+if TYPE_CHECKING:
+    from conftest import Browser  # type: ignore[import-not-found]
+
+STEPS = (0, 5, 10)
+MODEL = "Bokeh.documents[0].get_model_by_name"
+DRAWN = (
+    f"!!window.Bokeh && Bokeh.documents.length > 0 && !!{MODEL}('token-title')"
+    f" && {MODEL}('token-title').text.includes('drawn at random')"
+)
+# Widgets live in shadow roots, each within the other.
+FIND = """(() => { const found = []; const walk = (root) => { for (const node of
+  root.querySelectorAll('*')) { found.push(node); if (node.shadowRoot) walk(node.shadowRoot); } };
+  walk(document); return found; })()"""
+
+
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory: pytest.TempPathFactory, text: str, run_folder: Path) -> str:
+    """A store with one model, three steps of it measured for one metric."""
+    uri = str(tmp_path_factory.mktemp("explore") / "store")
+    hostile = text[:2000] + " <img src=x onerror=window.harmed=1> " + text[:500]
+    add_texts(uri, "cats", {"cats": hostile}, chunking=Chunking("chars", 50))
+    for checkpoint in find_checkpoints(str(run_folder)):
+        ingest_checkpoint(uri, checkpoint, "cats")
+    (target,) = find_targets(Repository.open(uri))
+    measure_target(uri, target, options=MeasureOptions(metrics=("average_cosine",)))
+    return uri
+
+
+@pytest.fixture(scope="module")
+def address(uri: str) -> Iterator[str]:
+    """The address of a server of that store, in a thread with a loop of its own."""
+    ready = threading.Event()
+    servers = []
+
+    def serve() -> None:
+        asyncio.set_event_loop(asyncio.new_event_loop())
+        server = make_server(uri)
+        server.start()
+        servers.append(server)
+        ready.set()
+        server.io_loop.start()
+        server.stop()
+        server.io_loop.close(all_fds=True)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    assert ready.wait(60)
+    (server,) = servers
+    yield f"http://127.0.0.1:{server.port}/"
+    server.io_loop.add_callback(server.io_loop.stop)
+    thread.join(60)
+
+
+@pytest.fixture
+def page(browser: Browser, address: str) -> Browser:
+    browser.open(address, drawn=DRAWN)
+    return browser
+
+
+def of(page: Browser, name: str, what: str) -> object:
+    """Return a part of a model on the page as JSON would hold it."""
+    return json.loads(str(page.evaluate(f"JSON.stringify({MODEL}('{name}').{what})")))
+
+
+def choose(page: Browser, name: str, value: str) -> None:
+    """Choose an option of a drop-down list as a person does."""
+    page.evaluate(
+        f"""(() => {{ const node = {FIND}.find((node) => node.tagName === 'SELECT' &&
+        node.getRootNode().host === Bokeh.index.find_one_by_id({MODEL}('{name}').id).el);
+        node.value = {value!r}; node.dispatchEvent(new Event('change')); }})()"""
+    )
+
+
+def steps_drawn(page: Browser) -> set[int]:
+    return set(page.evaluate(f"[...new Set({MODEL}('depth').renderers[2].data_source.data.step)]"))
+
+
+def test_sampled_tokens_are_cut_from_their_texts(uri: str) -> None:
+    repository = Repository.open(uri)
+    sample = sample_tokens(repository, "cats/tiny", size=50, seed=1)
+    assert len(sample) == 50
+    assert (np.diff(sample.tokens) > 0).all()
+    assert (sample.position > 0).all()  # a causal model's first tokens are no content
+    text = open_store(uri)["cats"].text.values
+    for word, context, sequence in zip(sample.words, sample.contexts, sample.sequence, strict=True):
+        assert f"⟦{word}⟧" in context
+        assert word.replace("⏎", "\n") in text[sequence]  # chunks of characters are sequences
+    assert sample_tokens(repository, "cats/tiny", size=50, seed=1).words == sample.words
+    assert len(sample_tokens(repository, "cats/tiny", size=10**6, content=False)) == len(
+        open_store(uri)["cats/tiny"].token_id
+    )
+
+
+def test_it_opens_without_complaints_and_asks_nobody_else(page: Browser, address: str) -> None:
+    assert page.complaints == []
+    own = address, "data:", "ws://" + address.removeprefix("http://")
+    assert [url for url in page.requests if not url.startswith(own)] == []
+    assert steps_drawn(page) == set(STEPS)
+    assert len(of(page, "tokens", "renderers[0].data_source.data.word")) > 300
+    assert page.evaluate("window.harmed") is None
+
+
+def test_the_theme_follows_the_system(browser: Browser, address: str) -> None:
+    browser.open(address, dark=True, drawn=DRAWN)
+    ground = "getComputedStyle(document.documentElement).backgroundColor"
+    assert browser.evaluate(ground) == "rgb(15, 18, 22)"
+    assert of(browser, "depth", "background_fill_color") in ("#171b21", {"value": "#171b21"})
+
+
+def test_it_fits_a_telephone(browser: Browser, address: str) -> None:
+    browser.open(address, width=390, drawn=DRAWN)
+    browser.settle()
+    assert browser.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_choices_change_the_figures(page: Browser) -> None:
+    values = of(page, "depth", "renderers[2].data_source.data.y")
+    choose(page, "population", "all")
+    page.wait(f"{MODEL}('legend').text.includes('rows: all')")
+    page.wait(
+        f"JSON.stringify({MODEL}('depth').renderers[2].data_source.data.y)"
+        f" !== {json.dumps(json.dumps(values))}"
+    )
+    page.evaluate(f"{FIND}.find((node) => node.type === 'checkbox').click()")
+    page.wait(f"{MODEL}('legend').text.includes('Nothing is computed')")
+    page.evaluate(f"{FIND}.find((node) => node.type === 'checkbox').click()")
+    page.wait(f"{MODEL}('legend').text.includes('average cosine')")
+    assert page.complaints == []
+
+
+def test_sliders_answer_to_keys(page: Browser) -> None:
+    handles = f"{FIND}.filter((node) => node.classList?.contains('noUi-handle'))"
+    page.evaluate(f"{handles}[0].focus()")
+    page.press("ArrowRight")
+    page.wait(f"{MODEL}('steps').value[0] === 1")
+    page.wait(f"!{MODEL}('depth').renderers[2].data_source.data.step.includes(0)")
+    page.evaluate(f"{handles}[3].focus()")
+    page.press("ArrowLeft")
+    page.wait(f"!{MODEL}('depth').renderers[2].data_source.data.layer.includes(2)")
+    page.evaluate(f"{handles}[4].focus()")
+    page.press("Home")
+    page.wait(f"{MODEL}('token-title').text.includes('Tokens of layer 0')")
+    assert page.complaints == []
+
+
+def test_a_brush_along_training_chooses_steps(page: Browser) -> None:
+    box = page.evaluate(
+        f"""(() => {{ const view = Bokeh.index.find_one_by_id({MODEL}('training').id);
+        view.el.scrollIntoView(); const at = view.el.getBoundingClientRect();
+        const x = (step) => at.left + view.frame.x_scale.compute(Math.log10(1 + step));
+        return [x(5) - 15, x(10) + 15, at.top + 120]; }})()"""
+    )
+    left, right, y = box
+    for kind, x in (("mousePressed", left), ("mouseMoved", right), ("mouseReleased", right)):
+        page.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=1)
+        page.settle()
+    page.wait(f"!{MODEL}('depth').renderers[2].data_source.data.step.includes(0)")
+    assert steps_drawn(page) == {5, 10}
+
+
+def test_a_token_has_neighbours_in_every_layer(page: Browser) -> None:
+    field = f"{FIND}.find((node) => node.placeholder?.includes('type a token'))"
+    page.evaluate(f"{field}.value = 'no such token'; {field}.dispatchEvent(new Event('change'))")
+    page.wait(f"{MODEL}('nearest').text.includes('No token of the sample reads no such token')")
+    word = of(page, "tokens", "renderers[0].data_source.data.word")[7]
+    page.evaluate(f"{field}.value = {json.dumps(word)}; {field}.dispatchEvent(new Event('change'))")
+    page.wait(f"{MODEL}('nearest').text.includes('<table>')")
+    assert str(of(page, "nearest", "text")).count("<tr>") == 1 + 3  # the head, layers 0 to 2
+    choose(page, "token-step", "0")
+    page.wait(f"{MODEL}('token-title').text.includes('drawn at random')")
+    assert page.complaints == []
+
+
+def test_a_metric_is_computed_and_shown(page: Browser, uri: str) -> None:
+    choose(page, "compute-metric", "stable_rank")
+    page.evaluate(f"{FIND}.find((node) => node.textContent === 'Compute it').click()")
+    page.wait(f"{MODEL}('progress').text.includes('values computed in')")
+    page.wait(f"{MODEL}('metric').value === 'stable_rank'")
+    page.wait(f"{MODEL}('legend').text.includes('stable rank')")
+    (target,) = find_targets(Repository.open(uri))
+    again = measure_target(uri, target, options=MeasureOptions(metrics=("stable_rank",)))
+    assert again.computed == 0
+    assert page.complaints == []

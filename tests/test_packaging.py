@@ -1,0 +1,65 @@
+"""The wheel: the same bytes each time it is built, with every file that the packages need."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("flows", "store", "analysis")
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what a wheel is made of."""
+    folder = tmp_path_factory.mktemp("checkout")
+    for package in PACKAGES:
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / package, folder / package, ignore=ignored)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder / name)
+    return folder
+
+
+def wheel(checkout: Path, output: Path) -> Path:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(output)]
+    subprocess.run(command, cwd=checkout, env=environment, check=True, capture_output=True)
+    (built,) = output.glob("*.whl")
+    return built
+
+
+def test_the_wheel_is_the_same_whenever_it_is_built(checkout: Path, tmp_path: Path) -> None:
+    first = wheel(checkout, tmp_path / "first")
+    for file in checkout.rglob("*.py"):
+        os.utime(file, (0, 10**9))
+    second = wheel(checkout, tmp_path / "second")
+    digests = {hashlib.sha256(built.read_bytes()).hexdigest() for built in (first, second)}
+    assert len(digests) == 1
+    held = set(zipfile.ZipFile(first).namelist())
+    wanted = {
+        path.relative_to(ROOT).as_posix()
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert wanted <= held
+    assert {name.split("/")[0] for name in held} - set(PACKAGES) == {"actlas-0.1.0.dist-info"}
+
+
+@pytest.mark.parametrize("module", ["store", "analysis", "flows.cli"])
+def test_importing_a_package_loads_nothing_that_runs_models_or_draws(module: str) -> None:
+    code = (
+        f"import sys, {module}\n"
+        "heavy = {'torch', 'transformers', 'prefect', 'matplotlib', 'bokeh', 'distributed'}\n"
+        "sys.exit(', '.join(sorted(heavy & set(sys.modules))) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
