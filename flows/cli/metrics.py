@@ -243,6 +243,7 @@ def _cell(value: str | float) -> str:
 @population_option
 @moment_options
 @store_option
+@json_option
 def plot(
     metric: str,
     x: Abscissa,
@@ -252,6 +253,7 @@ def plot(
     population: str,
     moment: Moment,
     store: str,
+    as_json: bool,
 ) -> None:
     """Draw METRIC over depth or training, with bands of one standard error."""
     from analysis.figures import plot_metric
@@ -267,4 +269,7 @@ def plot(
         )
     (found,) = results.values()
     plot_metric(found, metric, x=x, hue=hue, population=population, output=output)
+    if as_json:
+        print_json({"written": str(output)})
+        return
     say(f"Wrote {output}")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from flows.cli.options import corpus_filter, examples, models_filter, store_option
-from flows.console import say
+from flows.cli.options import corpus_filter, examples, json_option, models_filter, store_option
+from flows.console import print_json, say
 
 
 @click.command(
@@ -29,7 +29,10 @@ from flows.console import say
 @corpus_filter
 @models_filter
 @store_option
-def report(output: Path, corpus: str | None, models: tuple[str, ...] | None, store: str) -> None:
+@json_option
+def report(
+    output: Path, corpus: str | None, models: tuple[str, ...] | None, store: str, as_json: bool
+) -> None:
     """Write one page that opens in a browser without a network, to look at and to send.
 
     It holds the figures of every computed metric by layer and over training, what the store
@@ -38,4 +41,7 @@ def report(output: Path, corpus: str | None, models: tuple[str, ...] | None, sto
     from analysis.report import write_report
 
     written = write_report(store, output, corpus=corpus, models=models)
+    if as_json:
+        print_json({"written": str(written)})
+        return
     say(f"Wrote {written}: open it in a browser")

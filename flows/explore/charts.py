@@ -55,7 +55,7 @@ def curve_chart(name: str, x: str, *, brush: bool) -> Chart:
         x_axis_label=x,
     )
     lines = ColumnDataSource(data={"xs": [], "ys": [], "colour": [], "alpha": []})
-    points = ColumnDataSource(data={key: [] for key in _POINT_COLUMNS})
+    points = ColumnDataSource(data=_unseen(_POINT_COLUMNS))
     plot.multi_line("xs", "ys", source=lines, color="colour", alpha="alpha", line_width=2)
     plot.segment("x", "low", "x", "high", source=points, color="colour", alpha="alpha")
     dots = plot.scatter("x", "y", source=points, color="colour", alpha="alpha", size=6)
@@ -86,6 +86,11 @@ _POINT_COLUMNS: Final = (
     "layer",
     "error",
 )
+
+
+def _unseen(columns: Sequence[str]) -> dict[str, list[int]]:
+    """Return one point for a figure that is hidden: without any, the browser finds no ranges."""
+    return {name: [0] for name in columns}
 
 
 def along_steps(step: int) -> float:
@@ -191,7 +196,7 @@ def token_chart(colour: str) -> tuple[figure, ColumnDataSource]:
         tools="wheel_zoom,pan,reset",
         toolbar_location=None,
     )
-    source = ColumnDataSource(data={key: [] for key in ("x", "y", "word", "context", "place")})
+    source = ColumnDataSource(data=_unseen(("x", "y", "word", "context", "place")))
     dots = plot.scatter(
         "x",
         "y",
@@ -201,6 +206,7 @@ def token_chart(colour: str) -> tuple[figure, ColumnDataSource]:
         alpha=0.55,
         selection_color="#d1495b",
         selection_alpha=1.0,
+        selection_line_width=6,
         nonselection_alpha=0.35,
     )
     tips = [("token", "@word"), ("in", "@context"), ("where", "@place")]
