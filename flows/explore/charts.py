@@ -206,7 +206,6 @@ def token_chart(colour: str) -> tuple[figure, ColumnDataSource]:
         alpha=0.55,
         selection_color="#d1495b",
         selection_alpha=1.0,
-        selection_line_width=6,
         nonselection_alpha=0.35,
     )
     tips = [("token", "@word"), ("in", "@context"), ("where", "@place")]

@@ -174,8 +174,12 @@ def test_a_brush_along_training_chooses_steps(page: Browser) -> None:
         return [x(5) - 15, x(10) + 15, at.top + 120]; }})()"""
     )
     left, right, y = box
-    for kind, x in (("mousePressed", left), ("mouseMoved", right), ("mouseReleased", right)):
-        page.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=1)
+    page.point(left, y)
+    moves = [("mouseMoved", left + (right - left) * part / 4) for part in range(1, 5)]
+    for kind, x in (("mousePressed", left), *moves, ("mouseReleased", right)):
+        page.call(
+            "Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=1, clickCount=1
+        )
         page.settle()
     page.wait(f"!{MODEL}('depth').renderers[2].data_source.data.step.includes(0)")
     assert steps_drawn(page) == {5, 10}
