@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import flows.capture.weights
+import flows.running
 from flows.capture.checkpoints import Checkpoint, find_checkpoints
 from flows.corpora import add_ids, add_texts
 from flows.ingestion import ingest_checkpoint
@@ -16,6 +17,7 @@ from store import open_store
 from store.catalogue import catalogue, find_step
 from store.errors import IdentityConflictError, NonFiniteError, UnknownNameError
 from store.repository import Repository
+from store.unused import remove_unused_model
 
 
 def test_a_checkpoint_goes_in_with_its_provenance(
@@ -271,3 +273,20 @@ def test_losses_of_tokens_give_the_loss_of_the_step(
     held = find_step(Repository.open(store), "cats/tiny", 5)
     assert held is not None
     assert held.nonfinite == 0
+
+
+def test_a_model_that_another_writer_takes_back_is_created_again(
+    store: str, checkpoints: list[Checkpoint], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reserve = flows.running.reserve_step
+    removed: list[bool] = []
+
+    def reserve_late(repository, path, *args, **options):
+        if not removed:
+            removed.append(remove_unused_model(repository, path))
+        return reserve(repository, path, *args, **options)
+
+    monkeypatch.setattr(flows.running, "reserve_step", reserve_late)
+    assert ingest_checkpoint(store, checkpoints[0], "cats").ingested
+    assert removed == [True]
+    assert list(open_store(store)["cats/tiny"].step.values) == [0]

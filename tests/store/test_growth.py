@@ -1,6 +1,7 @@
 """The token axis of a model grows with its corpus; steps follow, and no reader sees half of it."""
 
 import tarfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -233,4 +234,21 @@ def test_a_grown_store_of_an_earlier_version_opens_for_ever(toy, tmp_path):
     assert census(repository) == []
     store_step(toy, repository, 2, LONG, [SHORT])
     assert_shown(toy, repository, [1, 2], 90)
+    assert census(repository) == []
+
+
+def test_steps_grow_side_by_side(toy, tmp_path):
+    repository = prepare(toy, str(tmp_path / "store"))
+    for step in range(4):
+        store_step(toy, repository, step, SHORT)
+    grow(toy, repository, 90)
+
+    def extend(step):
+        own = Repository.open(repository.uri)
+        lengthen(toy, own, 90)
+        return store_step(toy, own, step, LONG, [SHORT])
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(extend, range(4)))
+    assert_shown(toy, repository, [0, 1, 2, 3], 90)
     assert census(repository) == []
