@@ -10,7 +10,7 @@ import xarray as xr
 
 from analysis.inputs import ArrayRows
 from analysis.rows import RowSource
-from store.schema import DIM, HEAD, HEAD_DIM, KEY_VALUE_HEAD, TOKEN
+from store.schema import DIM, HEAD, HEAD_DIM, KEY_VALUE_HEAD, TOKEN, unit_dimension
 from store.slab import Slab
 
 HELD_BYTES: Final = 256 << 20
@@ -25,7 +25,7 @@ def head_dimension(slab: Slab) -> str | None:
 def has_rows(slab: Slab) -> bool:
     """Return whether a slab has rows (token, dim), each head its own or not."""
     names = tuple(name for name in slab.dims if name not in (HEAD, KEY_VALUE_HEAD))
-    return names in ((TOKEN, DIM), (TOKEN, HEAD_DIM))
+    return names in [(TOKEN, dim) for dim in (DIM, HEAD_DIM, unit_dimension(slab.site))]
 
 
 def has_values(slab: Slab) -> bool:

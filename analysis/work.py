@@ -20,7 +20,7 @@ from analysis.tasks import SlabResult, SlabTask
 from store.arrays import member
 from store.metrics import Definition, missing_metrics
 from store.repository import Repository
-from store.schema import BLOCK, DIM, HEAD, HEAD_DIM, LAYER, POPULATION, SITES, STEP
+from store.schema import DIM, HEAD, HEAD_DIM, POPULATION, STEP, TOKEN
 from store.slab import Slab, slabs
 
 RESIDUAL: Final = "residual"
@@ -147,8 +147,8 @@ def labelled_results(result: SlabResult) -> list[xr.Dataset]:
     for half in halves_of(plan):
         box = assemble(cells, half, sizes)
         box = box.assign_coords({name: [label] for name, label in place.items()} | heads)
-        if heads and DIM in box.dims:
-            box = box.rename({DIM: HEAD_DIM})
+        if DIM in box.dims:
+            box = box.rename({DIM: HEAD_DIM if heads else _row_dimension(slab)})
         if slab.site == FIRST_KEY and HEAD in box.dims:
             box = box.assign(sink_rate=_sink_rate(box["mean"]))
         boxes.append(box.rename({name: _variable(str(name), slab.site) for name in box.data_vars}))
@@ -163,6 +163,11 @@ def _sink_rate(means: xr.DataArray) -> xr.DataArray:
         units="1",
         reference="Gu et al. 2025, arXiv:2410.10781",
     )
+
+
+def _row_dimension(slab: Slab) -> str:
+    """Return the name of the dimension of a row: rows of several lengths have several."""
+    return next(name for name in reversed(slab.dims) if name != TOKEN)
 
 
 def _variable(name: str, site: str) -> str:
@@ -182,8 +187,9 @@ def _labels(slab: Slab) -> dict[str, int]:
     """Return the step of a slab, and its layer or block: layers count from 0, blocks from 1."""
     place = {STEP: slab.step}
     if slab.depth is not None:
-        blocks = BLOCK in SITES[slab.site].dims
-        place[BLOCK if blocks else LAYER] = slab.depth + 1 if blocks else slab.depth
+        assert slab.label is not None
+        name, number = slab.label
+        place[name] = number
     return place
 
 

@@ -19,8 +19,8 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from flows.capture import Tokens, find_checkpoints, from_ids
-from flows.capture.batches import batches, windows
-from flows.capture.forward import batch_size, capture, window_rows
+from flows.capture.batches import Pending, windows
+from flows.capture.forward import batch_size, capture, window_tokens
 from flows.capture.running import evaluating, run
 from flows.capture.sites import site_shapes
 from flows.capture.weights import LoadedModel, load_model
@@ -70,9 +70,12 @@ def bare(loaded: LoadedModel, tokens: Tokens, _folder: Path) -> None:
     shapes = site_shapes(loaded.stack, ["residual"])
     size = batch_size(loaded, ["residual"])
     with evaluating(loaded.model):
-        for window in windows(tokens, window_rows(shapes, size)):
-            for batch in batches(tokens, window, size, 0):
-                run(loaded.model, loaded.stack.inputs(batch.token_ids, batch.mask))
+        for window in windows(tokens, window_tokens(tokens, shapes, size)):
+            pending = Pending(tokens, window, 0)
+            while pending:
+                batch = pending.batch(size)
+                run(loaded.model, batch.inputs)
+                pending.done(batch)
 
 
 def captured(loaded: LoadedModel, tokens: Tokens, _folder: Path) -> None:

@@ -19,7 +19,7 @@ from flows.running import CaptureOptions, Job, Progress, run_job
 from store.catalogue import HeldStep, find_step
 from store.identity import JSON, step_difference
 from store.repository import Repository
-from store.schema import ENCODER_DECODER, SITES, STACKS, STEP
+from store.schema import ENCODER_DECODER, STACKS, STEP, sites_among
 from store.write import reserve_step
 
 if TYPE_CHECKING:
@@ -141,7 +141,9 @@ def prepare_job(
     prepared = preparation(corpus, checkpoint)
     states = file_states(checkpoint)
     weights = fingerprint(checkpoint, digest=digest)
-    identity = _identity(corpus, weights, options.precision) | prepared
+    if options.rows.per_sequence is not None:
+        options = replace(options, rows=replace(options.rows, seed=corpus.seed))
+    identity = _identity(corpus, weights, options.precision) | prepared | options.identity()
     former = tuple({**identity, "corpus": one.identity()} for one in corpus.earlier())
     return Job(repository, corpus, checkpoint, weights, identity, former, options, states)
 
@@ -158,7 +160,7 @@ def _of_stored_sites(job: Job) -> Job:
     """Return a job for all sites that a step has, and no other."""
     held = [step for step in _held_steps(job).values() if step is not None]
     stored = {site for step in held for site in step.sites}
-    sites = tuple(name for name in SITES if name in stored)
+    sites = sites_among(stored)
     nonfinite = job.options.allow_nonfinite or any(step.nonfinite for step in held)
     return replace(job, options=replace(job.options, sites=sites, allow_nonfinite=nonfinite))
 

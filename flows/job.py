@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
+from flows.capture.chosen import RowChoice
 from flows.capture.rounding import FULL_PRECISION, Precision
 from flows.inputs import Corpus
 from store.identity import JSON
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 DEFAULT_SITES: Final = ("residual", "final_norm")
 """What is kept unless told otherwise, as far as the model has it."""
 
+ALL_ROWS: Final = RowChoice()
+
+Dtype: TypeAlias = Literal["float32", "bfloat16", "float16"]
+
 RIVAL_WAIT: Final = timedelta(minutes=10)
 """How long to wait for another living writer of the same step before giving up on it."""
 
@@ -30,7 +35,11 @@ class CaptureOptions:
 
     Attributes:
         sites: What to keep; None for :data:`DEFAULT_SITES`, as far as the model has them.
-        device: A torch device, or ``auto`` for CUDA if there is any.
+        blocks: Dotted name of the list of blocks, for a model where it cannot be found.
+        rows: Which rows are kept of each sequence.
+        layers: Which layers are kept, and blocks by the layers they give; all when None.
+        dtype: What the model computes in; as its weights are stored when None.
+        device: A torch device, ``auto`` for CUDA if there is any, or ``split`` over all there are.
         batch_tokens: Tokens of a batch, by the device when None.
         allow_nonfinite: Store NaN and infinity, counted, instead of refusing them.
         supersede: Replace what is stored under the step from other weights or other inputs.
@@ -40,6 +49,10 @@ class CaptureOptions:
     """
 
     sites: tuple[str, ...] | None = None
+    blocks: str | None = None
+    rows: RowChoice = ALL_ROWS
+    layers: tuple[int, ...] | None = None
+    dtype: Dtype | None = None
     device: str = "auto"
     batch_tokens: int | None = None
     allow_nonfinite: bool = False
@@ -47,6 +60,28 @@ class CaptureOptions:
     precision: Precision = FULL_PRECISION
     rewrite: bool = False
     rival_wait: timedelta = RIVAL_WAIT
+
+    def identity(self) -> dict[str, JSON]:
+        """Return what of it changes the values that are stored under a name, where it is set."""
+        facts: dict[str, JSON] = {
+            "blocks": self.blocks,
+            "rows": self.rows.facts() or None,
+            "layers": None if self.layers is None else [*self.layers],
+            "dtype": self.dtype,
+        }
+        return {name: value for name, value in facts.items() if value is not None}
+
+    def like(self, identity: Mapping[str, JSON]) -> CaptureOptions:
+        """Return the options with which a step of some identity is run again."""
+        blocks, rows = identity.get("blocks"), identity.get("rows")
+        layers, dtype = identity.get("layers"), identity.get("dtype")
+        return replace(
+            self,
+            blocks=None if blocks is None else str(blocks),
+            rows=RowChoice.of_facts(rows) if isinstance(rows, Mapping) else ALL_ROWS,
+            layers=tuple(map(int, layers)) if isinstance(layers, list) else None,
+            dtype=next((name for name in get_args(Dtype) if name == dtype), None),
+        )
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def find_targets(
     held = find_models(repository, corpus=corpus, models=models)
     targets = [_target(item, steps, layers) for item in held]
     require_known("step", steps, (step for item in held for step in complete_steps(item)), held)
-    require_known("layer", layers, (layer for item in held for layer in range(item.n_layers)), held)
+    require_known("layer", layers, (layer for item in held for layer in item.layers), held)
     return [target for target in targets if target.steps and target.layers]
 
 
@@ -137,7 +137,7 @@ def measure_target(
         metrics=options.metrics,
         populations=options.populations,
         steps=target.steps,
-        layers=target.layers if len(target.layers) < target.model.n_layers else None,
+        layers=target.layers if len(target.layers) < len(target.model.layers) else None,
         sites=options.sites,
         sample=options.sample,
         seed=options.seed,
@@ -153,7 +153,7 @@ def _target(item: HeldModel, steps: Sequence[int] | None, layers: Sequence[int] 
     return Target(
         item,
         tuple(step for step in complete_steps(item) if steps is None or step in steps),
-        tuple(layer for layer in range(item.n_layers) if layers is None or layer in layers),
+        tuple(layer for layer in item.layers if layers is None or layer in layers),
     )
 
 

@@ -10,7 +10,7 @@ from flows.running import CaptureOptions, run_job
 from flows.sources import source_job, stored_precision
 from store.catalogue import HeldModel, catalogue
 from store.repository import Repository
-from store.schema import SITES, node_name
+from store.schema import node_name, sites_among
 from store.verify import Finding, census
 
 
@@ -86,7 +86,7 @@ def _store_again(
     stored = {site for _, one in there for site in one.sites}
     held, one = there[0]
     options = CaptureOptions(
-        sites=tuple(site for site in SITES if site in stored),
+        sites=sites_among(stored),
         device=device,
         precision=stored_precision(one),
         allow_nonfinite=any(one.nonfinite for _, one in there),

@@ -12,11 +12,11 @@ import numpy.typing as npt
 from flows.capture.errors import CheckpointError
 from flows.inputs import corpus_inputs
 from flows.measurement import complete_steps, require_known
-from flows.running import CaptureOptions, Job, load_job, shown_tokens, stack_tokens
+from flows.running import CaptureOptions, Job, load_job, shown_tokens, stack_tokens, with_rows
 from flows.sources import source_job, stored_precision
 from store.errors import CorruptChunkError, MissingChunkError
 from store.identity import column_difference
-from store.schema import BLOCK, LAYER, SITES, TOKEN
+from store.schema import BLOCK, LAYER, TOKEN, site_variable
 from store.slab import slabs, token_table
 
 if TYPE_CHECKING:
@@ -125,15 +125,16 @@ def _replay_step(job: Job, held: HeldModel, step: HeldStep, count: int, seed: in
     shown = corpus_inputs(job.corpus, job.checkpoint)
     stacks = load_job(job, shown).each_stack()
     loaded = next(one for one in stacks if one.stack.name == held.stack)
-    tokens = stack_tokens(loaded, shown)
+    tokens = with_rows(job, loaded, stack_tokens(loaded, shown))
     snapshot = job.repository.snapshot_id()
     _require_same_tokens(job, held, snapshot, shown_tokens(loaded, tokens))
-    visible = tokens.offsets[1:] <= held.n_tokens
-    filled = np.flatnonzero((tokens.lengths > 0) & visible)
+    visible = tokens.row_offsets[1:] <= held.n_tokens
+    filled = np.flatnonzero((np.diff(tokens.row_offsets) > 0) & visible)
     drawn = np.random.default_rng(seed).choice(filled, min(count, len(filled)), replace=False)
     sequences = tuple(sorted(drawn.tolist()))
     precision = job.options.precision
-    alone = replay(loaded, tokens, sequences, step.sites, precision=precision)
+    layers = job.options.layers
+    alone = replay(loaded, tokens, sequences, step.sites, layers=layers, precision=precision)
     worst, problem = None, ""
     try:
         rows = [
@@ -177,7 +178,7 @@ def _worst_row(
     """Compare all layers of a site; ``alone`` has its dimensions but step, by sequence."""
     from flows.capture.guard import deviations
 
-    dims = SITES[site].dims[1:]
+    dims = site_variable(site).dims[1:]
     axis = dims.index(TOKEN)
     index = np.concatenate([np.r_[tokens.sequence_rows(sequence)] for sequence in alone])
     found = slabs(job.repository, held.path, site=site, steps=[step.step], snapshot=snapshot)
@@ -187,10 +188,11 @@ def _worst_row(
     at = np.unravel_index(int(np.argmax(off)), off.shape)
     label = found[int(at[0])].label if dims[0] in (LAYER, BLOCK) else None
     token = int(index[at[axis]])
+    columns = tokens.coordinates()
     return WorstRow(
         site,
         None if label is None else label[1],
-        int(tokens.sequence[token]),
-        int(tokens.position[token]),
+        int(columns["sequence"][token]),
+        int(columns["position"][token]),
         float(off[at]),
     )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Final
+from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from flows.capture.chosen import row_choice
 from flows.capture.rounding import FULL_PRECISION, Precision
+from flows.job import CaptureOptions, Dtype
 from flows.measurement import MeasureOptions
-from flows.running import CaptureOptions
 
 STORE_VARIABLE: Final = "ACTLAS_STORE"
 DEFAULT_STORE: Final = "./activations"
@@ -43,6 +44,19 @@ class _Captured(_Request):
     sites: list[str] | None = Field(
         default=None, description="What to keep; residual and final_norm when empty."
     )
+    blocks: str | None = Field(
+        default=None, description="Dotted name of the list of blocks, where it is not found."
+    )
+    layers: list[int] | None = Field(default=None, description="Layers kept; all when empty.")
+    rows: Literal["all", "last", "first", "mean"] = Field(
+        default="all", description="Rows kept of a sequence."
+    )
+    tokens_per_sequence: int | None = Field(
+        default=None, ge=1, description="Keep only so many tokens of each sequence, drawn."
+    )
+    dtype: Dtype | None = Field(
+        default=None, description="What models compute in; as their weights are stored when empty."
+    )
     device: str = Field(default="auto", description="A torch device, or auto for CUDA if any.")
     batch_tokens: int | None = Field(
         default=None, ge=1, le=1 << 20, description="Tokens of a batch; by the device when empty."
@@ -61,6 +75,10 @@ class _Captured(_Request):
         """Return how each checkpoint is run and stored."""
         return CaptureOptions(
             sites=None if self.sites is None else tuple(self.sites),
+            blocks=self.blocks,
+            layers=None if self.layers is None else tuple(sorted(set(self.layers))),
+            rows=row_choice(self.rows, self.tokens_per_sequence),
+            dtype=self.dtype,
             device=self.device,
             batch_tokens=self.batch_tokens,
             precision=self.precision,

@@ -83,7 +83,7 @@ def open_results(store_uri: str, metric: str, selection: Selection) -> dict[str,
     # Results outlive the activations that they came from, so their steps count as well.
     for dim, wanted, stored in (
         (STEP, selection.steps, {step for model in held for step in complete_steps(model)}),
-        (LAYER, selection.layers, {layer for model in held for layer in range(model.n_layers)}),
+        (LAYER, selection.layers, {layer for model in held for layer in model.layers}),
     ):
         labels = (
             int(label) for found in opened.values() if dim in found for label in found[dim].values

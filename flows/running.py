@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from flows.capture.errors import CheckpointError
+from flows.capture.chosen import MEAN, choose_rows
+from flows.capture.errors import CheckpointError, InputError
 from flows.capture.rounding import FULL_PRECISION, Precision
 from flows.capture.settling import file_states
 from flows.capture.tokens import Tokens
@@ -21,7 +22,16 @@ from store.create import ArraySpec, create_model
 from store.errors import NonFiniteError, StoreError, UnknownNameError
 from store.identity import JSON
 from store.request import AlreadyStored
-from store.schema import ENCODER_DECODER, HEAD, HEAD_DIM, SITES, TOKEN
+from store.schema import (
+    ENCODER_DECODER,
+    HEAD,
+    HEAD_DIM,
+    LAYER_CHOICE,
+    ROW_CHOICE,
+    SITES,
+    TOKEN,
+    site_variable,
+)
 from store.unused import remove_unused_model
 from store.write import StepWriter, reserve_step
 
@@ -40,6 +50,7 @@ __all__ = [
     "shown_tokens",
     "stack_tokens",
     "store_parts",
+    "with_rows",
 ]
 
 Progress: TypeAlias = "Callable[[int, int], None]"
@@ -101,14 +112,17 @@ def load_job(job: Job, shown: Tokens | Items) -> LoadedModel:
         CheckpointError: If it cannot be read, or has changed since it was digested.
     """
     # Here, not above: torch takes seconds to import, and what is stored needs none of it.
+    from flows.capture.devices import dtype_named
     from flows.capture.weights import load_model
 
     loaded = load_model(
         job.checkpoint,
         device=job.options.device,
+        dtype=dtype_named(job.options.dtype),
         attention="eager" if _needs_probabilities(job.options) else None,
         head=TOKEN_LOSS in (job.options.sites or ()),
         shown=None if isinstance(shown, Tokens) else shown.shapes(),
+        blocks=job.options.blocks,
     )
     if file_states(job.checkpoint) != job.states:
         raise CheckpointError(
@@ -123,6 +137,17 @@ def stack_tokens(loaded: LoadedModel, shown: Tokens | Items) -> Tokens:
     return shown if isinstance(shown, Tokens) else shown.tokens(loaded.stack.extent)
 
 
+def with_rows(job: Job, loaded: LoadedModel, tokens: Tokens) -> Tokens:
+    """Return tokens with the choice of rows that a job keeps of the chosen stack.
+
+    Raises:
+        InputError: If a site has no mean, or no row is left.
+    """
+    if job.options.rows.kind == MEAN and TOKEN_LOSS in (job.options.sites or ()):
+        raise InputError(f"{TOKEN_LOSS} has no value for first tokens: keep it without a mean")
+    return choose_rows(tokens, shown_tokens(loaded, tokens).special, job.options.rows)
+
+
 def shown_tokens(loaded: LoadedModel, tokens: Tokens) -> Tokens:
     """Return the tokens that the rows of the chosen stack belong to."""
     start = loaded.stack.decoder_start
@@ -134,16 +159,18 @@ def _store_stack(
 ) -> bool:
     from flows.capture.forward import capture
 
+    tokens = with_rows(job, loaded, tokens)
     writer = _reserve(job, loaded, tokens)
     if isinstance(writer, AlreadyStored):
         return False
     with writer:
-        first = int(np.searchsorted(tokens.offsets, writer.held_tokens))
+        first = int(np.searchsorted(tokens.row_offsets, writer.held_tokens))
         blocks = capture(
             loaded,
             tokens.select(range(first, tokens.n_sequences)) if first else tokens,
             writer.sites,
             block_rows=writer.chunk_rows,
+            layers=job.options.layers,
             batch_tokens=job.options.batch_tokens,
             allow_nonfinite=True,  # the writer looks, in its own thread, and knows the step
             precision=job.options.precision,
@@ -199,19 +226,20 @@ def _stream(blocks: Iterable[RowBlock], writer: StepWriter, precision: Precision
 
 def _create(job: Job, loaded: LoadedModel, tokens: Tokens) -> tuple[str, ...]:
     """Create the group of a stack and the arrays of its sites; return the sites to be written."""
-    from flows.capture.sites import available_sites, site_shapes
+    from flows.capture.sites import available_sites, site_shapes, sites_here
 
     stack = loaded.stack
     available = available_sites(stack)
-    sites = job.options.sites or tuple(name for name in DEFAULT_SITES if name in available)
+    wanted = job.options.sites or tuple(name for name in DEFAULT_SITES if name in available)
+    sites = sites_here(stack, loaded.stacks, wanted)
     create_model(
         job.repository,
         job.corpus.name,
         job.checkpoint.model,
         stack=stack.name,
         arrays=[
-            ArraySpec(SITES[shape.name], {**shape.sizes, TOKEN: len(tokens)})
-            for shape in site_shapes(stack, sites)
+            ArraySpec(site_variable(shape.name), {**shape.kept_sizes, TOKEN: tokens.n_rows})
+            for shape in site_shapes(stack, sites, job.options.layers)
         ],
         tokens=shown_tokens(loaded, tokens).coordinates(),
         attributes={
@@ -225,6 +253,7 @@ def _create(job: Job, loaded: LoadedModel, tokens: Tokens) -> tuple[str, ...]:
             "corpus_sha256": job.corpus.content_sha256,
             **_stack_facts(loaded),
             **_block_settings(job),
+            **_choices(job.options),
         },
     )
     return sites
@@ -246,6 +275,13 @@ def _block_settings(job: Job) -> dict[str, JSON]:
     """Return how a single untrained block was set up, nothing for a model."""
     random = job.checkpoint.random
     return {} if random is None or random.block is None else {**random.block.attributes()}
+
+
+def _choices(options: CaptureOptions) -> dict[str, JSON]:
+    """Return which rows and layers are kept, nothing where all are."""
+    rows = options.rows.facts()
+    chosen: dict[str, JSON] = {ROW_CHOICE: rows} if rows else {}
+    return chosen if options.layers is None else chosen | {LAYER_CHOICE: [*options.layers]}
 
 
 def _needs_probabilities(options: CaptureOptions) -> bool:

@@ -29,10 +29,10 @@ from store.schema import (
     KEY_POSITION,
     KEY_VALUE_HEAD,
     LAYER,
-    SITES,
     STEP,
     TOKEN,
     node_name,
+    site_variable,
 )
 
 if TYPE_CHECKING:
@@ -45,6 +45,9 @@ _VALUE_BYTES: Final = 4
 
 _LEAST_SHARE: Final[Mapping[str, float]] = {"float32": 0.75, "float16": 0.4, "bfloat16": 0.28}
 """Share of the raw bytes that is left of real activations at best, by dtype of their values."""
+
+_WIDEST: Final = 4
+"""Width of a hidden layer of the usual proportions, in widths: only a model tells a module's."""
 
 _LONGEST: Final = 1 << 16
 """Longer than any sequence."""
@@ -132,15 +135,21 @@ def activation_sizes(
     for part in parts:
         values, arrays = 0, 0
         for name in options.sites or DEFAULT_SITES:
-            dims = [dim for dim in SITES[name].dims if dim not in (STEP, TOKEN)]
-            values += math.prod(part.dims[dim] for dim in dims)
-            arrays += math.prod(part.dims[dim] for dim in dims if dim in (LAYER, BLOCK))
+            dims = [dim for dim in site_variable(name).dims if dim not in (STEP, TOKEN)]
+            sizes = {**part.dims, **_kept(options)}
+            values += math.prod(sizes.get(dim, _WIDEST * sizes[DIM]) for dim in dims)
+            arrays += math.prod(sizes[dim] for dim in dims if dim in (LAYER, BLOCK))
         raw += values * part.n_tokens * _VALUE_BYTES
         rows = chunk_rows(part.dims[DIM], part.n_tokens)
         chunks += arrays * token_chunks(part.n_tokens, rows)
     own = str(getattr(load_config(checkpoint), "dtype", None)).removeprefix("torch.")
     share = min(_LEAST_SHARE.get(dtype, 1.0) for dtype in (own, options.precision))
     return Sizes(raw, int(share * raw), chunks)
+
+
+def _kept(options: CaptureOptions) -> dict[str, int]:
+    layers = options.layers
+    return {} if layers is None else {LAYER: len(layers), BLOCK: sum(n > 0 for n in layers)}
 
 
 def refuse_what_does_not_fit(
@@ -159,7 +168,8 @@ def refuse_what_does_not_fit(
     repository = Repository.open(store_uri)
     directory = repository.location.directory
     source = read_corpus(repository, corpus)
-    if directory is None or source.has_items:
+    # Of each sequence so few rows may be kept that the number of tokens says nothing.
+    if directory is None or source.has_items or options.rows.facts():
         return
     free = shutil.disk_usage(directory).free
     missing = [

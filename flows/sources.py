@@ -53,6 +53,7 @@ def source_job(
     if "imported" in step.identity:
         raise CheckpointError(f"{where} was imported as tensors, so that there is no model to run")
     checkpoint = _find(held, step, where, source)
+    options = options.like(step.identity)
     corpus = read_corpus(repository, held.corpus)
     read = [one for one in corpus.earlier() if one.identity() == step.identity["corpus"]]
     job = prepare_job(repository, read[0] if read else corpus, checkpoint, options)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store.schema import SITES, TOKEN
+from store.schema import TOKEN, site_variable
 from store.write import StepWriter
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def continued(blocks: Iterable[RowBlock], writer: StepWriter) -> Iterator[RowBlo
     """
     from flows.capture.rows import RowBlock
 
-    axes = {site: SITES[site].dims[1:].index(TOKEN) for site in writer.sites}
+    axes = {site: site_variable(site).dims[1:].index(TOKEN) for site in writer.sites}
     waiting = {site: writer.held_rows(site) for site in writer.sites}
     start = writer.held_tokens - writer.held_tokens % writer.chunk_rows
     for block in blocks:

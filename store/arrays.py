@@ -26,7 +26,6 @@ from .layout import (
 )
 from .schema import (
     CHECKSUM_SUFFIX,
-    SITES,
     STEP,
     STEP_COORDINATES,
     TEXT,
@@ -34,6 +33,8 @@ from .schema import (
     TOKEN_CHUNK,
     Variable,
     checksum_variable,
+    site_variable,
+    sites_among,
 )
 
 
@@ -96,9 +97,11 @@ def create_site(group: zarr.Group, variable: Variable, sizes: Mapping[str, int])
 
 def sites_of(group: zarr.Group) -> tuple[str, ...]:
     """Return the sites that a model's group has arrays for, in the order of their declaration."""
-    keys = [f"{group.path}/{name}/zarr.json" for name in SITES]
-    found = sync(_exist(group.store, keys))
-    return tuple(name for name, exists in zip(SITES, found, strict=True) if exists)
+    return sites_among(sync(_children(group.store, group.path)))
+
+
+async def _children(store: Store, path: str) -> list[str]:
+    return [name async for name in store.list_dir(path)]
 
 
 async def _exist(store: Store, keys: Sequence[str]) -> list[bool]:
@@ -137,7 +140,7 @@ def resize_tokens(group: zarr.Group, n_tokens: int) -> None:
     assert isinstance(rows, int)
     for site in sites_of(group):
         array, checksums = member(group, site), member(group, site + CHECKSUM_SUFFIX)
-        sizes = zip(SITES[site].dims, array.shape, strict=True)
+        sizes = zip(site_variable(site).dims, array.shape, strict=True)
         array.resize(tuple(n_tokens if dim == TOKEN else size for dim, size in sizes))
         checksums.resize((*checksums.shape[:-1], token_chunks(n_tokens, rows)))
 

@@ -77,7 +77,7 @@ class HeldModel:
         stack: ``"encoder"`` or ``"decoder"`` of an encoder-decoder model, None otherwise.
         sites: Sites the group has arrays for.
         n_tokens: Tokens that are shown: the first ones, which every step has.
-        n_layers: Number of layers of the residual stream, the embedding output included.
+        layers: Numbers of the layers of the residual stream, 0 for the embedding output.
         width: Length of a row of the residual stream.
         steps: Its steps, in ascending order, those being written included.
         stored_bytes: Encoded bytes of the activations of all steps.
@@ -91,7 +91,7 @@ class HeldModel:
     stack: str | None
     sites: tuple[str, ...]
     n_tokens: int
-    n_layers: int
+    layers: tuple[int, ...]
     width: int
     steps: tuple[HeldStep, ...]
     stored_bytes: int
@@ -166,7 +166,7 @@ def _held_model(path: str, group: zarr.Group) -> HeldModel:
         sites=sites_of(group),
         n_tokens=group_extent(group).n_tokens,
         token_axis=member(group, "token_id").shape[0],
-        n_layers=member(group, "layer").shape[0],
+        layers=tuple(np.asarray(member(group, "layer")[:]).tolist()),
         width=_whole(group.attrs["width"]),
         steps=steps,
         stored_bytes=sum(item.stored_bytes for item in steps),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import pairwise
 
 import google_crc32c
@@ -27,7 +28,7 @@ from .arrays import member
 from .blosc_blocks import decode_range
 from .chunk_place import ChunkPlace
 from .errors import CorruptChunkError, MissingChunkError, StoreError, TruncatedChunkError
-from .schema import BLOCK, LAYER, SITES, STEP, TOKEN
+from .schema import BLOCK, LAYER, STEP, TOKEN, site_variable
 from .translation import first_line
 
 Floats = npt.NDArray[np.float32]
@@ -62,7 +63,7 @@ class ActivationArray:
     def __init__(self, group: zarr.Group, site: str, n_tokens: int | None = None) -> None:
         array = member(group, site)
         _check_codecs(array)
-        dims = SITES[site].dims
+        dims = site_variable(site).dims
         depth = [name for name in dims if name in (LAYER, BLOCK)]
         outer = 1 + len(depth)
         self.path, self.site = group.path, site
@@ -96,7 +97,14 @@ class ActivationArray:
         return self.depth_dim, self._label(self.depth_dim, depth)
 
     def _label(self, dim: str, index: int) -> int:
-        return int(np.asarray(self._labels[dim][index]))
+        if dim == STEP:
+            return int(np.asarray(self._labels[dim][index]))
+        return int(self._depths[index])
+
+    @cached_property
+    def _depths(self) -> npt.NDArray[np.generic]:
+        assert self.depth_dim is not None
+        return np.asarray(self._labels[self.depth_dim][:])
 
     def read(
         self,

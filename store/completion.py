@@ -13,7 +13,7 @@ from .encode import SiteWriter
 from .errors import UnknownNameError
 from .held_rows import HeldRows
 from .identity import JSON, canonical
-from .schema import SITES
+from .schema import sites_among
 from .slots import Reservation, now
 
 PROVENANCE: Final = (
@@ -47,7 +47,7 @@ def completed(
     sites = reservation.kept_sites + reservation.sites
     always: dict[str, JSON] = {
         "writer": reservation.done,
-        "sites": " ".join(name for name in SITES if name in sites),
+        "sites": " ".join(sites_among(sites)),
         "n_tokens": reservation.n_tokens,
     }
     if reservation.kept_sites:

@@ -6,7 +6,7 @@ from typing import Final
 
 import icechunk
 
-from .schema import SITES, STEP
+from .schema import MODULE_PREFIX, SITES, STEP
 
 BRANCH: Final = "main"
 """The one branch of a store."""
@@ -24,7 +24,7 @@ def icechunk_config() -> icechunk.RepositoryConfig:
     the manifests themselves, so that reading all steps' coordinates needs no request a step.
     """
     condition, dimension = icechunk.ManifestSplitCondition, icechunk.ManifestSplitDimCondition
-    activations = condition.name_matches(f"^({'|'.join(SITES)})$")
+    activations = condition.name_matches(f"^({'|'.join(SITES)}|{MODULE_PREFIX}.*)$")
     splitting = icechunk.ManifestSplittingConfig.from_dict(
         {
             activations: {dimension.DimensionName(STEP): STEPS_PER_MANIFEST},

@@ -23,6 +23,7 @@ from .schema import (
     CORPUS_VARIABLES,
     DEPTH_COORDINATES,
     ITEM_VARIABLES,
+    LAYER_CHOICE,
     PLACE_COORDINATES,
     STACKS,
     STEP,
@@ -133,13 +134,21 @@ def _new_model(
     for name, variable in {**TOKEN_COORDINATES, **PLACE_COORDINATES}.items():
         if name in tokens:
             create_table(group, variable, tokens[name])
-    layers = np.arange(_size(facts, "n_blocks") + 1)
+    layers = chosen_layers(facts)
     relative = relative_depth(facts, layers)
-    depths = {"layer": layers, "block": layers[1:], "relative_depth": relative}
+    depths = {"layer": layers, "block": layers[layers > 0], "relative_depth": relative}
     for name, values in depths.items():
         create_table(group, DEPTH_COORDINATES[name], values)
     create_step_coordinates(group, _size(facts, "step_capacity"))
     return group
+
+
+def chosen_layers(facts: Mapping[str, JSON]) -> npt.NDArray[np.int64]:
+    """Return the layers that a group holds: every one from 0, unless its attributes name some."""
+    named = facts.get(LAYER_CHOICE)
+    if named is None:
+        return np.arange(_size(facts, "n_blocks") + 1)
+    return np.array(named, dtype=np.int64)
 
 
 def _model_difference(

@@ -25,7 +25,7 @@ from zarr.core.sync import sync
 from .arrays import member
 from .errors import IncompleteError, InvalidBlockError, NonFiniteError
 from .layout import checksum, token_chunks
-from .schema import BLOCK, CHECKSUM_SUFFIX, LAYER, SITES, TOKEN, Variable
+from .schema import BLOCK, CHECKSUM_SUFFIX, LAYER, TOKEN, Variable, site_variable
 
 _SHUFFLES = {
     "noshuffle": blosc.NOSHUFFLE,
@@ -70,7 +70,7 @@ class SiteWriter:
         held_tokens: int = 0,
     ) -> None:
         array = member(group, site)
-        variable = SITES[site]
+        variable = site_variable(site)
         self.site = site
         self.dims = variable.dims[1:]
         self.shape = _with_tokens(array.shape[1:], self.dims, n_tokens)
@@ -79,7 +79,9 @@ class SiteWriter:
         self._slot, self._where = slot, f"step {step} of {group.path}"
         self._token_axis = self.dims.index(TOKEN)
         self._depth = self.shape[0] if self.dims[0] in (LAYER, BLOCK) else None
-        self._first_label = 1 if self.dims[0] == BLOCK else 0
+        self._labels: npt.NDArray[np.generic] = np.arange(0)
+        if self._depth is not None:
+            self._labels = np.asarray(member(group, self.dims[0])[:])
         self._rows = array.chunks[1:][self._token_axis]
         self._blosc = _blosc_of(array)
         self._fill = array.fill_value
@@ -174,7 +176,7 @@ class SiteWriter:
                 continue
             count = int(layer.size - np.count_nonzero(finite))
             if not allow_nonfinite:
-                label = None if self._depth is None else depth + self._first_label
+                label = None if self._depth is None else int(self._labels[depth])
                 raise NonFiniteError(self.site, label, count, self._where)
             self.nonfinite += count
 

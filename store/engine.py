@@ -12,7 +12,7 @@ from xarray.backends import BackendEntrypoint
 
 from .errors import StoreError, UnknownNameError
 from .read import open_store
-from .schema import BLOCK, LAYER, SITES, STEP
+from .schema import BLOCK, LAYER, STEP, sites_among
 
 
 class ActlasBackend(BackendEntrypoint):
@@ -97,11 +97,10 @@ class ActlasBackend(BackendEntrypoint):
 
 def _with_preferred_chunks(dataset: xr.Dataset) -> xr.Dataset:
     """Let ``chunks={}`` mean one chunk a step and layer, not one for each chunk on disk."""
-    for name in SITES:
-        if name in dataset:
-            sizes = {
-                dim: 1 if dim in (STEP, LAYER, BLOCK) else size
-                for dim, size in dataset[name].sizes.items()
-            }
-            dataset[name].encoding["preferred_chunks"] = sizes
+    for name in sites_among(map(str, dataset.data_vars)):
+        sizes = {
+            dim: 1 if dim in (STEP, LAYER, BLOCK) else size
+            for dim, size in dataset[name].sizes.items()
+        }
+        dataset[name].encoding["preferred_chunks"] = sizes
     return dataset

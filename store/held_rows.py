@@ -10,7 +10,7 @@ import zarr
 
 from .chunks import ActivationArray
 from .encode import undefined_tokens
-from .schema import SITES
+from .schema import site_variable
 from .slots import Reservation
 
 
@@ -53,7 +53,7 @@ def held_rows(
     layers = [array.read(reservation.slot, depth, start, held) for depth in depths]
     values = np.stack(layers) if deep else layers[0]
     finite = np.isfinite(values)
-    undefined = undefined_tokens(group, SITES[site])
+    undefined = undefined_tokens(group, site_variable(site))
     if undefined is not None:
         finite |= undefined[start:held]
     sizes = [array.encoded_bytes(reservation.slot, depth, chunk) for depth in depths if rest]

@@ -23,12 +23,12 @@ from .schema import (
     DEPTH_COORDINATES,
     LAYER,
     PLACE_COORDINATES,
-    SITES,
     STEP,
     STEP_COORDINATES,
     TEXT,
     TOKEN,
     TOKEN_COORDINATES,
+    sites_among,
 )
 from .slab import snapshot_root
 
@@ -100,7 +100,7 @@ def open_store(
 def model_dataset(model: OpenModel, chunks: Mapping[str, int] | None) -> xr.Dataset:
     """Return the activations of one group with all of their coordinates, nothing of them read."""
     nodes = model.node.arrays
-    sites = {name: _site(model, name, chunks) for name in SITES if name in nodes}
+    sites = {name: _site(model, name, chunks) for name in sites_among(nodes)}
     labels = {STEP: model.slots.steps, **model.depths}
     coords = {
         name: xr.Variable(name, values, dict(nodes[name].attrs)) for name, values in labels.items()

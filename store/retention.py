@@ -23,7 +23,7 @@ from .errors import StoreError, UnknownNameError
 from .history import history
 from .listing import list_groups
 from .repository import Repository
-from .schema import SITES, STEP, STEP_COORDINATES
+from .schema import SITES, STEP, STEP_COORDINATES, is_site
 from .slots import FREE, model_group
 
 MARGIN: Final = timedelta(days=1)
@@ -85,7 +85,7 @@ def drop_activations(
         return [one for _, one in plan]
 
     for site in sites or ():
-        if site not in SITES:
+        if not is_site(site):
             raise UnknownNameError("site", site, SITES, path)
     return repository.update(f"drop activations of {path}", change)
 

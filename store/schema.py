@@ -6,6 +6,7 @@ xarray objects handed out and document the format (``docs/STORE_FORMAT.md``).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -192,13 +193,25 @@ SITES: Final[dict[str, Variable]] = _named(
     ),
 )
 
+ROW_CHOICE: Final = "row_choice"
+"""Attribute of a model's group whose rows are not all tokens: which ones are kept."""
+
+LAYER_CHOICE: Final = "layer_choice"
+"""Attribute of a model's group that holds only some layers: their numbers, ascending."""
+
+MODULE_PREFIX: Final = "module:"
+"""Start of the name of a site that is a module of the model, as ``module:layers.{i}.mlp``."""
+
+MODULE_INDEX: Final = "{i}"
+"""Stands for the number of the block in such a name; without it the module is there once."""
+
 CHECKSUM_SUFFIX: Final = "_checksum"
 """``residual_checksum`` (step, layer, token_chunk) holds the CRC-32C of each chunk's raw values."""
 
 # Coordinates ----------------------------------------------------------------------------
 TOKEN_COORDINATES: Final[dict[str, Variable]] = _named(
     Variable("sequence", (TOKEN,), "int32", "number of the sequence within the corpus"),
-    Variable("position", (TOKEN,), "int32", "position within the sequence, from 0"),
+    Variable("position", (TOKEN,), "int32", "position in the sequence from 0, -1 for its mean"),
     Variable("token_id", (TOKEN,), "int32", "id in the model's vocabulary"),
     Variable("document", (TOKEN,), "int32", "number of the corpus text the token was cut from"),
     Variable("char_start", (TOKEN,), "int32", "first character in that text, -1 when unknown"),
@@ -292,6 +305,41 @@ SHARED_WEIGHTS: Final[dict[str, Variable]] = _named(
     Variable("shared_weights", (STEP,), "str", "other steps with a weight file in common"),
 )
 """Coordinates of metric results that are found by their digests, and are not stored."""
+
+
+def unit_dimension(module: str) -> str:
+    """Return the name of the dimension of a module's outputs: modules differ in width."""
+    return f"{module}_unit"
+
+
+def site_variable(name: str) -> Variable:
+    """Return the declaration of a site: one of :data:`SITES`, or a module of the model.
+
+    Raises:
+        KeyError: If there is no such site.
+    """
+    if not is_module_site(name):
+        return SITES[name]
+    depth = (BLOCK,) if MODULE_INDEX in name else ()
+    dims = (STEP, *depth, TOKEN, unit_dimension(name))
+    return Variable(name, dims, "float32", f"output of {name.removeprefix(MODULE_PREFIX)}")
+
+
+def is_site(name: str) -> bool:
+    """Return whether a name is that of a site."""
+    return name in SITES or is_module_site(name)
+
+
+def is_module_site(name: str) -> bool:
+    """Return whether a name is that of a module whose outputs are a site."""
+    return name.startswith(MODULE_PREFIX) and not name.endswith((CHECKSUM_SUFFIX, SOURCE_SUFFIX))
+
+
+def sites_among(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the sites among the names of arrays, those of :data:`SITES` first, in their order."""
+    there = set(names)
+    modules = sorted(name for name in there if is_module_site(name))
+    return (*(name for name in SITES if name in there), *modules)
 
 
 def checksum_variable(site: Variable) -> Variable:

@@ -22,11 +22,12 @@ from .schema import (
     KEY_VALUE_HEAD,
     METRICS_GROUP,
     PLACE_COORDINATES,
-    SITES,
     STEP,
     STEP_COORDINATES,
     TOKEN,
     TOKEN_COORDINATES,
+    is_site,
+    sites_among,
 )
 
 DEFAULT_ROWS = 4096
@@ -191,8 +192,8 @@ def slabs(
     """
     pinned = snapshot or repository.snapshot_id()
     group = model_group(repository.uri, pinned, path)
-    if site not in SITES or site not in group:
-        known = [name for name in SITES if name in group]
+    if not is_site(site) or site not in group:
+        known = sites_among(group.array_keys())
         raise UnknownNameError("site", site, known, f"{path} of {repository.uri}")
     array = activation_array(repository.uri, pinned, path, site)
     (complete,) = complete_slots(group.store, [(path, array.shape[0])])

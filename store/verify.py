@@ -26,10 +26,11 @@ from .schema import (
     CHECKSUM_SUFFIX,
     DEPTH_COORDINATES,
     PLACE_COORDINATES,
-    SITES,
     STEP,
     STEP_COORDINATES,
     TOKEN_COORDINATES,
+    site_variable,
+    sites_among,
 )
 from .slab import model_group, site_slots, snapshot_root
 from .translation import first_line
@@ -135,10 +136,10 @@ def _layers(model: OpenModel) -> Iterator[_Layer]:
     group = model_group(origin.uri, origin.snapshot, origin.path)
     axis = member(group, "token_id").shape[0]
     counts = token_counts(group.store, group.path, step_capacity(group), axis).tolist()
-    for site in (name for name in SITES if name in model.node.arrays):
+    for site in sites_among(model.node.arrays):
         holds = site_slots(origin.uri, origin.snapshot, origin.path, site)
         recorded = member(group, site + CHECKSUM_SUFFIX)
-        undefined = undefined_tokens(group, SITES[site])
+        undefined = undefined_tokens(group, site_variable(site))
         arrays = {n: ActivationArray(group, site, n) for n in set(counts)}
         for step, slot in zip(model.slots.steps.tolist(), model.slots.slots.tolist(), strict=True):
             if not holds[slot]:

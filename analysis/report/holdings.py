@@ -26,7 +26,7 @@ def describe_holding(measured: Measured) -> dict[str, JSON]:
         "stack": held.stack,
         "sites": list(held.sites),
         "tokens": held.n_tokens,
-        "layers": held.n_layers,
+        "layers": len(held.layers),
         "width": held.width,
         "bytes": held.stored_bytes,
         "metrics": len(measured.metric_names),

@@ -19,6 +19,7 @@ from transformers import PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from flows.capture.errors import StructureError
+from flows.capture.fused import find_projection
 from flows.capture.probe import Probe
 from flows.capture.rotary import Unrotated, find_unrotated, is_rotated
 from flows.capture.running import evaluating
@@ -65,7 +66,7 @@ class Attention:
     """What the attention of a stack is like.
 
     Attributes:
-        implementation: Name under which its function is looked up.
+        implementation: Name under which its function is looked up, None if it is not.
         heads: Number of query heads.
         key_value_heads: Number of key and value heads.
         head_dim: Size of a query and of a key.
@@ -73,9 +74,10 @@ class Attention:
         rotary: Whether queries and keys are rotated by their position.
         query: Where queries are found before that, None if nowhere or if there is no rotation.
         key: The same for keys.
+        value: Where values are found, where attention itself cannot be watched.
     """
 
-    implementation: str
+    implementation: str | None
     heads: int
     key_value_heads: int
     head_dim: int
@@ -83,6 +85,7 @@ class Attention:
     rotary: bool
     query: Unrotated | None
     key: Unrotated | None
+    value: Unrotated | None = None
 
 
 @contextmanager
@@ -173,10 +176,11 @@ def find_attention(
     implementation = str(model.config._attn_implementation)
     calls: list[AttentionCall] = []
     outputs: dict[int, dict[str, Tensor]] = {id(block): {} for block in blocks}
+    heads_first: set[str] = set()
     with ExitStack() as watching:
         for block in blocks:
             for name, module in block.named_modules():
-                hook = _noting(outputs[id(block)], name, shape)
+                hook = _noting(outputs[id(block)], name, shape, heads_first)
                 watching.callback(module.register_forward_hook(hook).remove)
         watching.enter_context(
             watching_attention(
@@ -188,6 +192,8 @@ def find_attention(
             probe(_PROBE)
         except StructureError:
             return None
+    if not calls:
+        return _unwatched(model, blocks)
     shapes = {(call.query.shape, call.key.shape, call.value.shape) for call in calls}
     if len(calls) != n_blocks or len(shapes) != 1:
         return None
@@ -196,8 +202,8 @@ def find_attention(
     queries = [call.query.transpose(1, 2).flatten(2) for call in calls]
     keys = [call.key.transpose(1, 2).flatten(2) for call in calls]
     noted = [outputs[id(block)] for block in blocks]
-    query = find_unrotated(blocks, noted, queries)
-    key = find_unrotated(blocks, noted, keys)
+    query = find_unrotated(blocks, noted, queries, heads_first)
+    key = find_unrotated(blocks, noted, keys, heads_first)
     named = any("rotary" in type(module).__name__.lower() for module in model.modules())
     rotary = named if query is None else is_rotated(query, noted[0], queries[0])
     return Attention(
@@ -212,11 +218,33 @@ def find_attention(
     )
 
 
+def _unwatched(model: PreTrainedModel, blocks: Sequence[nn.Module]) -> Attention | None:
+    found = find_projection(model.config, blocks)
+    if found is None:
+        return None
+    return Attention(
+        implementation=None,
+        heads=found.heads,
+        key_value_heads=found.key_value_heads,
+        head_dim=found.head_dim,
+        value_dim=found.head_dim,
+        rotary=found.rotary,
+        query=found.query,
+        key=found.key,
+        value=found.value,
+    )
+
+
 def _noting(
-    outputs: dict[str, Tensor], name: str, shape: tuple[int, int]
+    outputs: dict[str, Tensor], name: str, shape: tuple[int, int], heads_first: set[str]
 ) -> Callable[[nn.Module, object, object], None]:
     def hook(_module: nn.Module, _args: object, output: object) -> None:
-        if isinstance(output, Tensor) and output.shape[:2] == shape:
+        if not isinstance(output, Tensor):
+            return
+        if output.shape[:2] == shape:
             outputs[name] = output.flatten(2).clone()
+        elif output.dim() == 4 and output.transpose(1, 2).shape[:2] == shape:
+            outputs[name] = output.transpose(1, 2).flatten(2).clone()
+            heads_first.add(name)
 
     return hook

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -20,15 +21,65 @@ class Batch:
 
     Attributes:
         inputs: What the model is shown, by the names of its arguments.
-        shape: Sequences, and positions of each, padding included.
-        real: (row,) where the real tokens lie once the two dimensions are flattened.
-        rows: (row,) number of each real token within the corpus, in the same order.
+        present: (sequence, position) whether a position is no padding.
+        n_tokens: Number of such positions.
+        kept: (row,) where the rows that are kept lie once the two dimensions are flattened; None
+            where the mean of each sequence is.
+        rows: (row,) number of each row within the corpus, in the same order.
     """
 
     inputs: Mapping[str, Tensor]
-    shape: tuple[int, int]
-    real: Tensor
+    present: Tensor
+    n_tokens: int
+    kept: Tensor | None
     rows: NDArray[np.int64]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Sequences, and positions of each, padding included."""
+        return self.present.shape[0], self.present.shape[1]
+
+
+class Waiting(Protocol):
+    """Sequences of a window that are still to be run."""
+
+    def __bool__(self) -> bool:
+        """Return whether there are any."""
+
+    def batch(self, batch_tokens: int) -> Batch:
+        """Return the next ones, of so many positions together at most; they stay until `done`."""
+
+    def done(self, batch: Batch) -> None:
+        """Take the sequences of a batch off."""
+
+
+def make_batch(
+    tokens: Tokens,
+    sequences: NDArray[np.int64],
+    present: NDArray[np.bool_],
+    inputs: Mapping[str, Tensor],
+) -> Batch:
+    """Return the batch of some sequences, with the rows that are kept of them.
+
+    Args:
+        tokens: Tokens of the corpus.
+        sequences: Numbers of the sequences.
+        present: (sequence, position) whether a position is no padding; padding comes last.
+        inputs: What the model is shown.
+    """
+    rows = _ranges(tokens.row_offsets, sequences)
+    places = np.flatnonzero(present)
+    if tokens.kept is not None:
+        counts = np.diff(tokens.row_offsets)[sequences]
+        starts = np.arange(len(sequences)) * present.shape[1] - tokens.offsets[sequences]
+        places = tokens.kept[rows] + np.repeat(starts, counts)
+    return Batch(
+        inputs=inputs,
+        present=torch.from_numpy(present),
+        n_tokens=int(np.count_nonzero(present)),
+        kept=None if tokens.pooled else torch.from_numpy(places),
+        rows=rows,
+    )
 
 
 def windows(tokens: Tokens, rows: int) -> Iterator[range]:
@@ -42,37 +93,50 @@ def windows(tokens: Tokens, rows: int) -> Iterator[range]:
         start = stop
 
 
-def batches(tokens: Tokens, window: range, batch_tokens: int, padding_id: int) -> Iterator[Batch]:
-    """Yield the sequences of a window in batches padded on the right, the longest first.
+class Pending:
+    """Sequences of a window that are still to be run, the longest first.
 
     Args:
         tokens: Tokens of the corpus.
-        window: Sequences to run.
-        batch_tokens: Largest size of a batch, padding included; a longer sequence runs alone.
+        window: Sequences to run; those without tokens are left out.
         padding_id: Id shown where there is no token.
     """
-    lengths = tokens.lengths
-    order = np.arange(window.start, window.stop)
-    order = order[lengths[order] > 0]
-    order = order[np.argsort(-lengths[order], kind="stable")]
-    start = 0
-    while start < len(order):
+
+    def __init__(self, tokens: Tokens, window: range, padding_id: int) -> None:
+        lengths = tokens.lengths
+        order = np.arange(window.start, window.stop)
+        order = order[lengths[order] > 0]
+        self._tokens, self._padding_id = tokens, padding_id
+        self._left = order[np.argsort(-lengths[order], kind="stable")]
+
+    def __bool__(self) -> bool:
+        return len(self._left) > 0
+
+    def batch(self, batch_tokens: int) -> Batch:
+        """Return the next sequences; they stay pending until they are done.
+
+        Args:
+            batch_tokens: Largest size of a batch, padding included; a longer sequence runs alone.
+        """
         # The first is the longest, so that it decides the width of the batch.
-        count = max(1, batch_tokens // int(lengths[order[start]]))
-        yield _pad(tokens, order[start : start + count], padding_id)
-        start += count
+        longest = int(self._tokens.lengths[self._left[0]])
+        return _pad(self._tokens, self._left[: max(1, batch_tokens // longest)], self._padding_id)
+
+    def done(self, batch: Batch) -> None:
+        """Take the sequences of a batch off."""
+        self._left = self._left[batch.shape[0] :]
 
 
 def _pad(tokens: Tokens, sequences: NDArray[np.int64], padding_id: int) -> Batch:
     lengths = tokens.lengths[sequences]
     present = np.arange(lengths.max()) < lengths[:, None]
-    rows = np.concatenate([np.arange(*tokens.offsets[i : i + 2]) for i in sequences])
     token_ids = np.full(present.shape, padding_id, dtype=np.int64)
-    token_ids[present] = tokens.token_id[rows]
+    token_ids[present] = tokens.token_id[_ranges(tokens.offsets, sequences)]
     mask = torch.from_numpy(present.astype(np.int64))
-    return Batch(
-        inputs=text_inputs(torch.from_numpy(token_ids), mask),
-        shape=(len(sequences), present.shape[1]),
-        real=torch.from_numpy(np.flatnonzero(present)),
-        rows=rows,
-    )
+    inputs = text_inputs(torch.from_numpy(token_ids), mask)
+    return make_batch(tokens, sequences, present, inputs)
+
+
+def _ranges(offsets: NDArray[np.int64], sequences: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the numbers from each sequence's offset up to the next, one after the other."""
+    return np.concatenate([np.arange(*offsets[i : i + 2]) for i in sequences])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -20,8 +20,11 @@ from flows.capture.random_sources import (
     parse_random,
     random_source,
 )
+from flows.capture.steps import parse_step
 
 _STEP_FOLDER: Final = re.compile(r"checkpoint-(\d+)")
+_NO_TABLE: Final[Mapping[str, int]] = {}
+_LISTED_STEPS: Final = 8
 _TRAINER_STATE: Final = "trainer_state.json"
 
 
@@ -61,10 +64,48 @@ class Checkpoint:
         return random_source(str(folder or self.random.model_type), self.random)
 
 
+@dataclass(frozen=True)
+class Gap:
+    """A step that was asked for, where there is none.
+
+    Attributes:
+        name: What was asked for.
+        problem: What is there instead.
+    """
+
+    name: str
+    problem: str
+
+
 def find_checkpoints(
-    source: str, *, steps: Sequence[int] | None = None, name: str | None = None, seed: int = 0
+    source: str,
+    *,
+    steps: Sequence[int] | None = None,
+    name: str | None = None,
+    seed: int = 0,
+    table: Mapping[str, int] = _NO_TABLE,
 ) -> list[Checkpoint]:
-    """Find the checkpoints of a source, sorted by step.
+    """Find the checkpoints of a source, sorted by step; see :func:`find_present`.
+
+    Raises:
+        CheckpointError: If there is no checkpoint.
+        UnknownStepError: If one of the wanted steps is not there.
+    """
+    found, gaps = find_present(source, steps=steps, name=name, seed=seed, table=table)
+    if gaps:
+        raise UnknownStepError(gaps[0].problem)
+    return found
+
+
+def find_present(
+    source: str,
+    *,
+    steps: Sequence[int] | None = None,
+    name: str | None = None,
+    seed: int = 0,
+    table: Mapping[str, int] = _NO_TABLE,
+) -> tuple[list[Checkpoint], list[Gap]]:
+    """Find those checkpoints of a source that are there, sorted by step, and what is not.
 
     A source is a folder of one checkpoint; a folder of ``checkpoint-N`` folders; a GGUF file or
     a folder with one; or ``random:CONFIG[:key=value,...][@SEED]`` for an untrained model, where
@@ -72,29 +113,30 @@ def find_checkpoints(
     untrained block of it, whose step is its seed; or, where nothing of that name lies here,
     ``OWNER/NAME[@REVISION[=STEP]]`` on the Hub, see `find_revisions`.
 
-    The step of a plain folder is the N of its own name, else the ``global_step`` of its trainer
-    state, else 0. Folders of a training run are listed without a look inside: a half-written one
-    is refused when it is read, and does not hold up the others.
+    The step of a plain folder is the one that its name speaks of (`parse_step`), else the
+    ``global_step`` of its trainer state, else 0. Folders of a training run are listed without a
+    look inside: a half-written one is refused when it is read, and does not hold up the others.
 
     Args:
         source: What to look for.
         steps: Steps wanted; all when None.
         name: Name of the model; taken from the source when None.
         seed: Seed of an untrained model whose source names none.
+        table: Steps of folders, revisions or repositories by name, where the name alone says
+            none or another one.
 
     Raises:
         CheckpointError: If there is no checkpoint.
-        UnknownStepError: If one of the wanted steps is not there.
     """
     if source.startswith((RANDOM_PREFIX, BLOCK_PREFIX)):
         found = [_random(source, seed)]
     elif is_repository(source) and not Path(source).parent.exists():
         found = [
             _remote(source, revision)
-            for revision in find_revisions(source, sweep=steps is not None)
+            for revision in find_revisions(source, sweep=steps is not None, table=table)
         ]
     else:
-        found = _local(source, Path(source).expanduser())
+        found = _local(source, Path(source).expanduser(), table)
     if name is not None:
         found = [replace(checkpoint, model=name) for checkpoint in found]
     return _with_steps(found, steps)
@@ -106,21 +148,26 @@ def _remote(source: str, revision: HubRevision) -> Checkpoint:
     )
 
 
-def _with_steps(found: list[Checkpoint], steps: Sequence[int] | None) -> list[Checkpoint]:
+def _with_steps(
+    found: list[Checkpoint], steps: Sequence[int] | None
+) -> tuple[list[Checkpoint], list[Gap]]:
     found = sorted(found, key=lambda checkpoint: checkpoint.step)
     if steps is None:
-        return found
+        return found, []
     held = [checkpoint.step for checkpoint in found]
     missing = sorted(set(steps) - set(held))
+    gaps = []
     if missing:
-        raise UnknownStepError(
-            f"{found[0].source} has no step {', '.join(map(str, missing))}: "
-            f"it has {', '.join(map(str, held))}"
-        )
-    return [checkpoint for checkpoint in found if checkpoint.step in set(steps)]
+        # All of a short list, the neighbours in a long one.
+        near = sorted(held, key=lambda step: abs(step - missing[0]))[:_LISTED_STEPS]
+        listed = ", ".join(map(str, sorted(near))) + (" ..." if len(near) < len(held) else "")
+        told = ", ".join(map(str, missing))
+        problem = f"{found[0].source} has no step {told}: it has {listed}"
+        gaps = [Gap(f"{found[0].model} step {told}", problem)]
+    return [checkpoint for checkpoint in found if checkpoint.step in set(steps)], gaps
 
 
-def _local(source: str, path: Path) -> list[Checkpoint]:
+def _local(source: str, path: Path, table: Mapping[str, int]) -> list[Checkpoint]:
     if not path.exists():
         expected = (
             "; expected the folder of a checkpoint, a folder of checkpoint-N folders, a .gguf file,"
@@ -134,23 +181,44 @@ def _local(source: str, path: Path) -> list[Checkpoint]:
             f"{source} is a file: expected the folder of a checkpoint, a folder of checkpoint-N "
             "folders, or a .gguf file"
         )
-    folders = [(step, entry) for entry in path.iterdir() if (step := _step_of(entry)) is not None]
+    folders = [
+        (step, entry)
+        for entry in path.iterdir()
+        if entry.is_dir() and (step := _step_of_run(path, entry, table)) is not None
+    ]
     if folders:
         return [
             Checkpoint(source, path.resolve().name, step, entry.name, entry)
             for step, entry in folders
         ]
-    return [_single(source, path)]
+    return [_single(source, path, table)]
 
 
-def _single(source: str, directory: Path) -> Checkpoint:
+def _step_of_run(run: Path, folder: Path, table: Mapping[str, int]) -> int | None:
+    """Return the step of a folder of a run, None if it is none of its checkpoints.
+
+    Trainers put folders like ``global_step10`` with states of their own beside the weights of a
+    checkpoint, so that such names count only where there are no weights beside them.
+    """
+    if folder.name in table:
+        return table[folder.name]
+    if (match := _STEP_FOLDER.fullmatch(folder.name)) is not None:
+        return int(match[1])
+    named = parse_step(folder.name)
+    if named is None or named.rest or has_weights(run) or not (folder / CONFIG_FILE).is_file():
+        return None
+    return named.step
+
+
+def _single(source: str, directory: Path, table: Mapping[str, int]) -> Checkpoint:
     resolved = directory.resolve()
     ggufs = sorted(file.name for file in directory.glob("*.gguf"))
     if has_weights(directory):
         check_config(directory)
-        step = _step_of(resolved)
-        model = resolved.name if step is None else resolved.parent.name
-        step = _trainer_step(directory) if step is None else step
+        named = parse_step(resolved.name)
+        model = resolved.name if named is None else named.rest or resolved.parent.name
+        step = _trainer_step(directory) if named is None else named.step
+        step = table.get(resolved.name, step)
         return Checkpoint(source, model, step, resolved.name, directory)
     if len(ggufs) == 1:
         model = Path(ggufs[0]).stem
@@ -172,11 +240,6 @@ def _what_lies_there(directory: Path, ggufs: list[str]) -> str:
         f"it has {listed or 'no files'}; expected a {CONFIG_FILE} with weights, checkpoint-N "
         "folders, or a .gguf file"
     )
-
-
-def _step_of(folder: Path) -> int | None:
-    match = _STEP_FOLDER.fullmatch(folder.name)
-    return int(match[1]) if match and folder.is_dir() else None
 
 
 def _trainer_step(directory: Path) -> int:

@@ -31,6 +31,10 @@ class UnknownSiteError(CaptureError):
     """A site that is not known, or that this model does not have."""
 
 
+class MemoryShortageError(CaptureError):
+    """There is not enough memory to run a single sequence."""
+
+
 class ReplayError(CaptureError):
     """A sequence that was run alone gave other rows than within a batch."""
 

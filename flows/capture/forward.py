@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -10,16 +11,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from flows.capture.batches import Batch, batches, windows
+from flows.capture.batches import windows
 from flows.capture.configs import longest_input
 from flows.capture.errors import InputError, NonFiniteActivationError
 from flows.capture.items import ItemTokens
 from flows.capture.rounding import FULL_PRECISION, Precision
 from flows.capture.rows import Blocks, RowBlock, Staging
-from flows.capture.running import evaluating, run
-from flows.capture.sites import SITES, SiteShape, site_shapes, tapped
+from flows.capture.sites import SiteShape, site_of, site_shapes
 from flows.capture.tokens import Tokens
 from flows.capture.weights import LoadedModel
+from flows.capture.window import Budget, run_window
 
 _BATCH_TOKENS: Final = {"cpu": 2048}
 _BATCH_TOKENS_ELSEWHERE: Final = 16384
@@ -40,6 +41,7 @@ def capture(
     sites: Sequence[str],
     *,
     block_rows: int,
+    layers: Sequence[int] | None = None,
     batch_tokens: int | None = None,
     allow_nonfinite: bool = False,
     precision: Precision = FULL_PRECISION,
@@ -57,6 +59,7 @@ def capture(
             shown, which the decoder sees one position later (`Tokens.shifted`).
         sites: Names of the sites to capture.
         block_rows: Every block starts at a multiple of this, and only the last is smaller.
+        layers: Layers that are captured, and blocks by the layers they give; all when None.
         batch_tokens: Largest size of a batch, padding included; by the device when None.
         allow_nonfinite: Whether NaN and infinite values pass.
         precision: Dtype to whose values activations are rounded on the model's device.
@@ -70,17 +73,12 @@ def capture(
         UnknownSiteError: If the model has no such site.
         NonFiniteActivationError: While iterating, unless allowed.
     """
-    shapes = site_shapes(loaded.stack, sites)
+    shapes = site_shapes(loaded.stack, sites, layers)
     if not isinstance(tokens, ItemTokens):
         _check_tokens(loaded, tokens)
-    if batch_tokens is None:
-        batch_tokens = batch_size(loaded, sites)
-    longest = int(tokens.lengths.max())
-    capacity = min(max(longest, window_rows(shapes, batch_tokens)), len(tokens))
-    pinned = loaded.device.type == "cuda"
-    staging = Staging(shapes, capacity, pinned=pinned, precision=precision)
+    budget = Budget(batch_tokens or batch_size(loaded, sites))
     return _row_blocks(
-        loaded, tokens, shapes, block_rows, batch_tokens, staging, allow_nonfinite, progress
+        loaded, tokens, shapes, block_rows, budget, precision, allow_nonfinite, progress
     )
 
 
@@ -89,52 +87,38 @@ def _row_blocks(
     tokens: Tokens,
     shapes: Sequence[SiteShape],
     block_rows: int,
-    batch_tokens: int,
-    staging: Staging,
+    budget: Budget,
+    precision: Precision,
     allow_nonfinite: bool,
     progress: Callable[[int], None] | None,
 ) -> Iterator[RowBlock]:
-    blocks = Blocks(shapes, len(tokens), block_rows)
-    for window in windows(tokens, staging.capacity):
-        _run_window(loaded, tokens, window, batch_tokens, staging, progress)
-        rows, values = staging.take()
-        if not allow_nonfinite:
-            _check_finite(values, tokens.position[rows])
-        yield from blocks.add(rows, values)
+    longest = int(tokens.lengths.max())
+    found = list(windows(tokens, max(longest, window_tokens(tokens, shapes, budget.tokens))))
+    capacity = max(_rows_within(tokens, window) for window in found)
+    on_gpu = loaded.device.type == "cuda"
+    # On a GPU the next window is computed while the rows of the one before are laid out.
+    stagings = [
+        Staging(shapes, capacity, pinned=on_gpu, precision=precision)
+        for _ in range(2 if on_gpu else 1)
+    ]
+    blocks = Blocks(shapes, tokens.n_rows, block_rows)
+    positions = tokens.coordinates()["position"].astype(np.int32)
+    waiting: deque[Staging] = deque()
+    for number, window in enumerate(found):
+        staging = stagings[number % len(stagings)]
+        run_window(loaded, tokens, window, budget, staging, progress)
+        waiting.append(staging)
+        while len(waiting) == len(stagings) or (waiting and window is found[-1]):
+            staging = waiting.popleft()
+            staging.wait()
+            rows, values = staging.take()
+            if not allow_nonfinite:
+                _check_finite(values, positions[rows])
+            yield from blocks.add(rows, values)
 
 
-def _run_window(
-    loaded: LoadedModel,
-    tokens: Tokens,
-    window: range,
-    batch_tokens: int,
-    staging: Staging,
-    progress: Callable[[int], None] | None,
-) -> None:
-    with tapped(loaded.stack, staging.sinks()), evaluating(loaded.model):
-        for batch in _batches(loaded, tokens, window, batch_tokens):
-            staging.begin(batch, batch.real.to(loaded.device))
-            run(loaded.stack.root, loaded.stack.arguments(_on_device(loaded, batch)))
-            staging.end()
-            if progress is not None:
-                progress(len(batch.rows))
-    if loaded.device.type == "cuda":
-        torch.cuda.synchronize(loaded.device)
-
-
-def _batches(
-    loaded: LoadedModel, tokens: Tokens, window: range, batch_tokens: int
-) -> Iterator[Batch]:
-    if isinstance(tokens, ItemTokens):
-        return tokens.batches(window, batch_tokens)
-    return batches(tokens, window, batch_tokens, _padding_id(loaded))
-
-
-def _on_device(loaded: LoadedModel, batch: Batch) -> dict[str, Tensor]:
-    return {
-        name: value.to(loaded.device, loaded.model.dtype if value.is_floating_point() else None)
-        for name, value in batch.inputs.items()
-    }
+def _rows_within(tokens: Tokens, window: range) -> int:
+    return int(tokens.row_offsets[window.stop] - tokens.row_offsets[window.start])
 
 
 def batch_size(loaded: LoadedModel, sites: Sequence[str]) -> int:
@@ -146,15 +130,11 @@ def batch_size(loaded: LoadedModel, sites: Sequence[str]) -> int:
     return max(1, min(size, _LOGIT_BYTES // (4 * vocabulary)))
 
 
-def window_rows(shapes: Sequence[SiteShape], batch_tokens: int) -> int:
-    """Return how many rows are sorted by length together, for batches of a size in tokens."""
-    affordable = _WINDOW_BYTES // sum(shape.bytes_per_token for shape in shapes)
+def window_tokens(tokens: Tokens, shapes: Sequence[SiteShape], batch_tokens: int) -> int:
+    """Return how many tokens are sorted by length together, for batches of a size in tokens."""
+    bytes_per_row = sum(shape.bytes_per_token for shape in shapes)
+    affordable = _WINDOW_BYTES * len(tokens) // (bytes_per_row * tokens.n_rows)
     return min(max(batch_tokens, affordable), _WINDOW_BATCHES * batch_tokens)
-
-
-def _padding_id(loaded: LoadedModel) -> int:
-    padding = getattr(loaded.model.config.get_text_config(), "pad_token_id", None)
-    return int(padding) if isinstance(padding, int) and padding >= 0 else 0
 
 
 def _check_tokens(loaded: LoadedModel, tokens: Tokens) -> None:
@@ -176,7 +156,7 @@ def _check_tokens(loaded: LoadedModel, tokens: Tokens) -> None:
 
 def _check_finite(values: Mapping[str, Tensor], positions: NDArray[np.int32]) -> None:
     for name, staged in values.items():
-        first = SITES[name].first_position
+        first = site_of(name).first_position
         defined = staged[:, torch.from_numpy(positions >= first)] if first else staged
         # A sum is finite only if all its terms are; it is one pass without a temporary.
         sums = defined.flatten(1).sum(dim=1)

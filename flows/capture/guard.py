@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from flows.capture.errors import ReplayError
 from flows.capture.forward import capture
 from flows.capture.rounding import FULL_PRECISION, Precision
-from flows.capture.sites import SITES
+from flows.capture.sites import site_of
 from flows.capture.tokens import Tokens
 from flows.capture.weights import LoadedModel
 
@@ -27,6 +27,7 @@ def replay(
     sequences: Sequence[int],
     sites: Sequence[str],
     *,
+    layers: Sequence[int] | None = None,
     precision: Precision = FULL_PRECISION,
 ) -> dict[int, Values]:
     """Run sequences alone, one after the other.
@@ -36,6 +37,7 @@ def replay(
         tokens: Tokens of the corpus.
         sequences: Numbers of the sequences to run.
         sites: Names of the sites to capture.
+        layers: Layers to capture, all when None.
         precision: Dtype to whose values activations are rounded.
 
     Returns:
@@ -48,7 +50,8 @@ def replay(
             loaded,
             own,
             sites,
-            block_rows=len(own),
+            block_rows=own.n_rows,
+            layers=layers,
             allow_nonfinite=True,
             precision=precision,
         )
@@ -82,7 +85,7 @@ def deviations(
     # Elsewhere too, one of them may be infinite: the difference is then, and is meant to be.
     np.subtract(got, expected, out=difference, where=~same, dtype=np.float64)
     finite = np.where(np.isfinite(expected), expected, 0.0).astype(np.float64)
-    if SITES[site].dims[-1] == "token":
+    if site_of(site).dims[-1] == "token":
         sizes, norms = np.abs(difference), np.abs(finite).max()
     else:
         sizes, norms = (np.linalg.norm(values, axis=-1) for values in (difference, finite))
@@ -102,14 +105,14 @@ def check_batching(loaded: LoadedModel, tokens: Tokens, sites: Sequence[str]) ->
         ReplayError: If it is beyond what the model's dtype explains.
     """
     order = np.argsort(tokens.lengths, kind="stable")
-    order = order[tokens.lengths[order] > 0]
+    order = order[np.diff(tokens.row_offsets)[order] > 0]
     chosen = sorted({int(order[0]), int(order[len(order) // 2]), int(order[-1])})
     together = tokens.select(chosen)
     (block,) = capture(
         loaded,
         together,
         sites,
-        block_rows=len(together),
+        block_rows=together.n_rows,
         batch_tokens=len(chosen) * int(together.lengths.max()),
         allow_nonfinite=True,
     )
@@ -118,7 +121,7 @@ def check_batching(loaded: LoadedModel, tokens: Tokens, sites: Sequence[str]) ->
     for number, (sequence, alone) in enumerate(replay(loaded, tokens, chosen, sites).items()):
         rows = together.sequence_rows(number)
         for site, expected in alone.items():
-            axis = SITES[site].dims.index("token")
+            axis = site_of(site).dims.index("token")
             got = block.values[site][(slice(None),) * axis + (rows,)]
             found = deviation(site, got, expected)
             if not found <= limit:

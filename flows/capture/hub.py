@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -23,7 +24,6 @@ from flows.capture.integrity import (
     WEIGHT_FILES,
     file_sha256,
 )
-from flows.capture.quiet import quiet
 from flows.capture.steps import parse_step
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ _METADATA: Final = (CONFIG_FILE, *TOKENIZER_FILES, *PROCESSOR_FILES)
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 _EVERY_STEP: Final = "all"
 _MAIN: Final = "main"
+_NO_TABLE: Final[Mapping[str, int]] = {}
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,9 @@ def is_repository(source: str) -> bool:
     return _REPOSITORY.fullmatch(source) is not None
 
 
-def find_revisions(source: str, *, sweep: bool) -> list[HubRevision]:
+def find_revisions(
+    source: str, *, sweep: bool, table: Mapping[str, int] = _NO_TABLE
+) -> list[HubRevision]:
     """Find the revisions of a repository that a source means.
 
     Args:
@@ -70,6 +73,7 @@ def find_revisions(source: str, *, sweep: bool) -> list[HubRevision]:
             whose step may be stated as ``@REVISION=STEP``; ``OWNER/NAME@all`` for all whose name
             speaks of a step, `parse_step`.
         sweep: Whether ``OWNER/NAME`` means the same as ``OWNER/NAME@all``.
+        table: Steps of revisions or repositories whose names do not speak of them.
 
     Raises:
         CheckpointError: If the repository or the revision does not exist, no revision speaks of
@@ -80,7 +84,7 @@ def find_revisions(source: str, *, sweep: bool) -> list[HubRevision]:
     repo, wanted = match["repo"], match["revision"] or (_EVERY_STEP if sweep else _MAIN)
     commits = _commits(repo)
     if wanted == _EVERY_STEP and _EVERY_STEP not in commits:
-        return _with_steps(repo, commits)
+        return _with_steps(repo, commits, table)
     commit = commits.get(wanted, wanted if _COMMIT.fullmatch(wanted) else None)
     if commit is None:
         near = ", ".join(_near(wanted, commits)) or "none"
@@ -89,6 +93,11 @@ def find_revisions(source: str, *, sweep: bool) -> list[HubRevision]:
         )
     if match["step"] is not None:
         return [HubRevision(repo, wanted, commit, int(match["step"]), repo)]
+    named = table.get(wanted)
+    if match["revision"] is None:
+        named = table.get(repo, named)
+    if named is not None:
+        return [HubRevision(repo, wanted, commit, named, repo)]
     return [_named(repo, wanted, commit, commits)]
 
 
@@ -125,9 +134,10 @@ def weight_digests(revision: HubRevision) -> dict[str, str]:
 
 def release(revision: HubRevision) -> None:
     """Delete what was fetched of a revision, but not what others in the cache share with it."""
-    from huggingface_hub import scan_cache_dir
+    from huggingface_hub import CacheNotFound, constants, scan_cache_dir
 
-    scan_cache_dir().delete_revisions(revision.commit).execute()
+    with suppress(CacheNotFound):
+        scan_cache_dir(constants.HF_HUB_CACHE).delete_revisions(revision.commit).execute()
 
 
 def _commits(repo: str) -> dict[str, str]:
@@ -143,17 +153,20 @@ def _near(wanted: str, names: Iterable[str]) -> list[str]:
     return [name for _, name in sorted(others)[:3]]
 
 
-def _with_steps(repo: str, commits: Mapping[str, str]) -> list[HubRevision]:
+def _with_steps(
+    repo: str, commits: Mapping[str, str], table: Mapping[str, int]
+) -> list[HubRevision]:
     found: dict[int, HubRevision] = {}
     for name, commit in sorted(commits.items(), key=lambda item: len(item[0])):
-        named = parse_step(name)
-        if named is None:
+        parsed = parse_step(name)
+        if parsed is None and name not in table:
             continue
-        same = found.setdefault(named.step, HubRevision(repo, name, commit, named.step, repo))
+        step = table.get(name, parsed.step if parsed else 0)
+        same = found.setdefault(step, HubRevision(repo, name, commit, step, repo))
         if same.commit != commit:
             raise CheckpointError(
-                f"{repo} has two revisions of step {named.step}, {same.name} and {name}: name "
-                f"one of them, as {repo}@{name}"
+                f"{repo} has two revisions of step {step}, {same.name} and {name}: name "
+                f"one of them, as {repo}@{name}, or give their steps in a table"
             )
     if not found:
         listed = ", ".join(sorted(commits)[:5])
@@ -215,5 +228,8 @@ def _fetch(revision: HubRevision, names: Sequence[str]) -> Path:
             revision.repo, revision=revision.commit, allow_patterns=list(names)
         )
 
-    with quiet():
+    from huggingface_hub.utils.tqdm import disable_progress_bars
+
+    # Downloads go on beside other work, whose messages have to stay visible.
+    with disable_progress_bars():
         return Path(ask_hub(revision.repo, fetch))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import numpy as np
@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from flows.capture.batches import Batch
+from flows.capture.batches import Batch, make_batch
 from flows.capture.extent import Extent
 from flows.capture.media_structure import Shapes
 from flows.capture.tokens import Tokens
@@ -58,9 +58,9 @@ class ItemTokens(Tokens):
 
     def select(self, sequences: Sequence[int]) -> ItemTokens:
         """Return some sequences alone, numbered anew."""
-        rows = np.concatenate([np.r_[self.sequence_rows(sequence)] for sequence in sequences])
+        rows = np.concatenate([np.r_[self.sequence_tokens(sequence)] for sequence in sequences])
         chosen = np.asarray(sequences)
-        return item_tokens(
+        own = item_tokens(
             self.items,
             numbers=self.numbers[chosen],
             lengths=self.lengths[chosen],
@@ -68,45 +68,73 @@ class ItemTokens(Tokens):
             special=self.special[rows],
             places={name: column[rows] for name, column in self.places.items()},
         )
+        return replace(own, kept=self.kept_among(sequences, own.offsets), pooled=self.pooled)
 
     def coordinates(self) -> dict[str, NDArray[np.generic]]:
-        """Return the arrays along token by name."""
-        return super().coordinates() | dict(self.places)
+        """Return the arrays along the rows by name; a mean lies nowhere in its image or sound."""
+        places: dict[str, NDArray[np.generic]] = dict(self.places)
+        if self.pooled:
+            places = {name: np.full(self.n_rows, -1, v.dtype) for name, v in places.items()}
+        elif self.kept is not None:
+            places = {name: column[self.kept] for name, column in places.items()}
+        return super().coordinates() | places
 
-    def batches(self, window: range, batch_rows: int) -> Iterator[Batch]:
-        """Yield the items of a window in batches of equal size, without any padding.
+    def waiting(self, window: range) -> ItemsWaiting:
+        """Return the items of a window that are to be run."""
+        return ItemsWaiting(self, window)
+
+
+class ItemsWaiting:
+    """Items of a window that are still to be run, in batches of equal size without any padding.
+
+    Args:
+        tokens: Rows of all items.
+        window: Sequences to run.
+    """
+
+    def __init__(self, tokens: ItemTokens, window: range) -> None:
+        self._tokens = tokens
+        self._left = sorted(window, key=lambda number: (-int(tokens.positions[number]), number))
+        self._read: dict[int, Mapping[str, Tensor]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._left)
+
+    def batch(self, batch_tokens: int) -> Batch:
+        """Return the next items; they stay until they are done.
 
         Args:
-            window: Sequences to run.
-            batch_rows: Positions computed at once, at most, or as much of what they are computed
+            batch_tokens: Positions computed at once, at most, or as much of what they are computed
                 from: early stages have many more than late ones. A longer item runs alone.
         """
-        waiting: list[tuple[int, Mapping[str, Tensor]]] = []
-        order = sorted(window, key=lambda sequence: (-int(self.positions[sequence]), sequence))
-        for sequence in order:
-            inputs = self.items.inputs(int(self.numbers[sequence]))
-            size = max(int(self.positions[sequence]), _values(inputs) // _VALUES_OF_A_ROW)
-            full = (len(waiting) + 1) * size > batch_rows
-            if waiting and (full or _shapes(inputs) != _shapes(waiting[0][1])):
-                yield self._batch(waiting)
-                waiting = []
-            waiting.append((sequence, inputs))
-        if waiting:
-            yield self._batch(waiting)
-
-    def _batch(self, waiting: Sequence[tuple[int, Mapping[str, Tensor]]]) -> Batch:
-        sequences = [sequence for sequence, _ in waiting]
-        width = int(self.positions[sequences[0]])
-        kept = [np.arange(self.lengths[sequence]) for sequence in sequences]
-        real = np.concatenate([number * width + own for number, own in enumerate(kept)])
-        rows = [self.offsets[sequence] + own for sequence, own in zip(sequences, kept, strict=True)]
-        names = waiting[0][1]
-        return Batch(
-            inputs={name: torch.stack([inputs[name] for _, inputs in waiting]) for name in names},
-            shape=(len(waiting), width),
-            real=torch.from_numpy(real),
-            rows=np.concatenate(rows),
+        tokens = self._tokens
+        width = int(tokens.positions[self._left[0]])
+        first = self._inputs(self._left[0])
+        size = max(width, _values(first) // _VALUES_OF_A_ROW)
+        chosen: list[int] = []
+        for sequence in self._left[: max(1, batch_tokens // size)]:
+            if _shapes(self._inputs(sequence)) != _shapes(first):
+                break
+            chosen.append(sequence)
+        shown = [self._inputs(sequence) for sequence in chosen]
+        sequences = np.array(chosen)
+        return make_batch(
+            tokens,
+            sequences,
+            np.arange(width) < tokens.lengths[sequences][:, None],
+            {name: torch.stack([inputs[name] for inputs in shown]) for name in first},
         )
+
+    def done(self, batch: Batch) -> None:
+        """Take the items of a batch off."""
+        for sequence in self._left[: batch.shape[0]]:
+            del self._read[sequence]
+        self._left = self._left[batch.shape[0] :]
+
+    def _inputs(self, sequence: int) -> Mapping[str, Tensor]:
+        if sequence not in self._read:
+            self._read[sequence] = self._tokens.items.inputs(int(self._tokens.numbers[sequence]))
+        return self._read[sequence]
 
 
 def item_tokens(

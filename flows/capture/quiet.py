@@ -3,27 +3,49 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, redirect_stderr
+from typing import Final
+
+_LOCK: Final = threading.Lock()
+_restore: list[Callable[[], None]] = []
+_entered = 0
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence the progress bars and the log of `transformers`, and restore both."""
+    """Silence the progress bars and the log of `transformers`, and restore both.
+
+    They belong to the process: of several threads in such blocks, the last to leave restores them.
+    """
+    global _entered
+    with _LOCK:
+        _entered += 1
+        if _entered == 1:
+            _silence()
+    try:
+        yield
+    finally:
+        with _LOCK:
+            _entered -= 1
+            while _entered == 0 and _restore:
+                _restore.pop()()
+
+
+def _silence() -> None:
     from transformers.utils import logging
 
     verbosity = logging.get_verbosity()
-    bars = logging.is_progress_bar_enabled()
+    if logging.is_progress_bar_enabled():
+        _restore.append(logging.enable_progress_bar)
+    _restore.append(lambda: logging.set_verbosity(verbosity))
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    try:
-        # Its reader of GGUF draws a bar that no setting switches off.
-        with redirect_stderr(io.StringIO()):
-            yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if bars:
-            logging.enable_progress_bar()
+    held = ExitStack()
+    # Its reader of GGUF draws a bar that no setting switches off.
+    held.enter_context(redirect_stderr(io.StringIO()))
+    _restore.append(held.close)
 
 
 def first_line(error: Exception) -> str:

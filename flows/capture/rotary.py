@@ -7,7 +7,7 @@ order a fused projection has put them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,14 +26,24 @@ class Unrotated:
     Attributes:
         modules: One module for each distinct block, whose output holds the vector.
         entries: (head · head_dim,) which entries of that output it consists of.
+        heads_first: Whether the output is (sequence, head, position, head_dim).
     """
 
     modules: tuple[nn.Module, ...]
     entries: Tensor
+    heads_first: bool = False
+
+    def vectors(self, output: Tensor) -> Tensor:
+        """Return the vectors (sequence, position, head · head_dim) within an output."""
+        rows = output.transpose(1, 2) if self.heads_first else output
+        return rows.flatten(2)[..., self.entries]
 
 
 def find_unrotated(
-    blocks: Sequence[nn.Module], noted: Sequence[Outputs], vectors: Sequence[Tensor]
+    blocks: Sequence[nn.Module],
+    noted: Sequence[Outputs],
+    vectors: Sequence[Tensor],
+    heads_first: Collection[str],
 ) -> Unrotated | None:
     """Find the module whose output holds a vector of all heads as it is at position 0.
 
@@ -41,6 +51,7 @@ def find_unrotated(
         blocks: The distinct blocks.
         noted: For each, the outputs of its modules.
         vectors: For each call of a block, the vector (sequence, position, head · head_dim).
+        heads_first: Names of modules whose outputs had the heads before the positions.
     """
     for name, output in reversed(list(noted[0].items())):
         entries = _entries(output[:, 0], vectors[0][:, 0])
@@ -49,7 +60,7 @@ def find_unrotated(
         pairs = zip(noted, vectors, strict=False)
         if all(name in own and _holds(own[name], vector, entries) for own, vector in pairs):
             modules = tuple(block.get_submodule(name) for block in blocks)
-            return Unrotated(modules, entries)
+            return Unrotated(modules, entries, name in heads_first)
     return None
 
 

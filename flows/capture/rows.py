@@ -7,7 +7,7 @@ into blocks, each of which is a new array that belongs to whoever receives it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,8 @@ from torch import Tensor
 
 from flows.capture.batches import Batch
 from flows.capture.errors import StructureError
-from flows.capture.rounding import FULL_PRECISION, Precision, rounded
+from flows.capture.picking import Picked
+from flows.capture.rounding import FULL_PRECISION, Precision
 from flows.capture.sites import SiteShape
 from flows.capture.taps import Sink
 
@@ -40,8 +41,8 @@ class RowBlock:
 class Staging:
     """The rows of one window, in the order in which they are computed.
 
-    Attributes:
-        capacity: Number of rows it has room for.
+    Copies from a GPU into its pinned memory go on while the model runs; what it holds may be
+    taken once `wait` has returned, and it may be filled again once what was taken has been used.
     """
 
     def __init__(
@@ -52,9 +53,8 @@ class Staging:
         pinned: bool,
         precision: Precision = FULL_PRECISION,
     ) -> None:
-        self.capacity = capacity
-        self._shapes = shapes
         self._precision = precision
+        self._shapes = shapes
         self._values = {
             shape.name: torch.empty(
                 (shape.depth, capacity, *shape.features), dtype=torch.float32, pin_memory=pinned
@@ -63,39 +63,48 @@ class Staging:
         }
         self._rows = np.empty(capacity, dtype=np.int64)
         self._filled = 0
-        self._real = torch.empty(0, dtype=torch.int64)
-        self._shape = (0, 0)
+        self._picked = Picked(None)
         self._seen: dict[str, int] = {}
+        self._copied: list[torch.cuda.Event] = []
 
     def sinks(self) -> dict[str, Sink]:
         """Return what takes the values of each site during the forward pass of a batch."""
         return {shape.name: self._sink(shape) for shape in self._shapes}
 
-    def begin(self, batch: Batch, real: Tensor) -> None:
-        """Prepare for the forward pass of a batch.
-
-        Args:
-            batch: The batch.
-            real: Its flat indices of real tokens, on the model's device.
-        """
-        self._shape = batch.shape
+    def begin(self, batch: Batch) -> None:
+        """Prepare for the forward pass of a batch, the first one or another try."""
         self._rows[self._filled : self._filled + len(batch.rows)] = batch.rows
-        self._real = real
+        self._picked = Picked(batch)
         self._seen = dict.fromkeys(self._values, 0)
 
-    def end(self) -> None:
+    def end(self, batch: Batch) -> None:
         """Close a batch, after a check that each site was given once at each depth.
 
         Raises:
             StructureError: If one was not.
         """
-        for name, seen in self._seen.items():
-            if seen != len(self._values[name]):
+        for shape in self._shapes:
+            seen = self._seen[shape.name]
+            if seen != shape.calls:
                 raise StructureError(
-                    f"{name} was seen {seen} times in a forward pass: expected "
-                    f"{len(self._values[name])}; the model skips or repeats blocks for some inputs"
+                    f"{shape.name} was seen {seen} times in a forward pass: expected "
+                    f"{shape.calls}; the model skips or repeats blocks for some inputs"
                 )
-        self._filled += len(self._real)
+        self._filled += len(batch.rows)
+
+    def close(self, devices: Iterable[torch.device]) -> None:
+        """Mark the end of a window on the devices that its values come from."""
+        self._copied = []
+        for device in devices:
+            if device.type == "cuda":
+                event = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch's own
+                event.record(torch.cuda.current_stream(device))
+                self._copied.append(event)
+
+    def wait(self) -> None:
+        """Wait for the copies of a window that was closed."""
+        for event in self._copied:
+            event.synchronize()
 
     def take(self) -> tuple[NDArray[np.int64], dict[str, Tensor]]:
         """Return the rows' numbers and values (depth, row, ...) so far, and start anew."""
@@ -107,19 +116,11 @@ class Staging:
 
         def sink(depth: int, values: Tensor) -> None:
             self._seen[name] += 1
-            flat = values.reshape(-1, *shape.features)
-            if len(flat) != self._shape[0] * self._shape[1]:
-                raise StructureError(
-                    f"{name} at index {depth} has the shape {tuple(values.shape)}: expected "
-                    f"{self._shape[0]} sequences of {self._shape[1]} positions"
-                )
-            goal = target[depth, self._filled : self._filled + len(self._real)]
-            direct = flat.dtype == goal.dtype and flat.device == goal.device
-            if direct and self._precision == FULL_PRECISION:
-                torch.index_select(flat, 0, self._real, out=goal)
-            else:
-                chosen = rounded(flat.index_select(0, self._real), self._precision)
-                goal.copy_(chosen.to(goal.dtype), non_blocking=True)
+            place = shape.place(depth)
+            if place is None:
+                return
+            goal = target[place, self._filled : self._filled + self._picked.n_rows]
+            self._picked.copy(values, shape.features, goal, self._precision)
 
         return sink
 

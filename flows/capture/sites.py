@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from flows.capture import reductions, taps
 from flows.capture.attention import EAGER, Attention
 from flows.capture.errors import UnknownSiteError
+from flows.capture.modules import INDEX, find_module, is_module
 from flows.capture.structure import Stack
 from flows.capture.taps import Sink, Tap
 
@@ -29,16 +30,52 @@ class SiteShape:
         name: Name of the site.
         dims: Dimensions but step, in the order of the store.
         sizes: Size of each of them but token.
+        chosen: Indices of the layers or blocks that are captured, None for all.
     """
 
     name: str
     dims: tuple[str, ...]
     sizes: Mapping[str, int]
+    chosen: tuple[int, ...] | None = None
+
+    @property
+    def kept_sizes(self) -> dict[str, int]:
+        """Size of each dimension but token, of what is captured."""
+        own = {self.dims[0]: self.depth} if self._has_depth else {}
+        return {**self.sizes, **own}
+
+    def at_layers(self, layers: Sequence[int]) -> SiteShape:
+        """Return the shape of the site at some layers, or at the blocks that give them.
+
+        Raises:
+            UnknownSiteError: If the model has not so many layers, or no block gives one of them.
+        """
+        if not self._has_depth:
+            return self
+        first = 1 if self.dims[0] == "block" else 0
+        most = self.calls - 1 + first
+        if max(layers) > most:
+            raise UnknownSiteError(f"layer {max(layers)}: the model has layers 0 to {most}")
+        chosen = tuple(layer - first for layer in layers if layer >= first)
+        if not chosen:
+            raise UnknownSiteError(f"{self.name!r} has no value at layer 0: name a block's layer")
+        return replace(self, chosen=chosen)
+
+    @property
+    def calls(self) -> int:
+        """How many times the site is seen in a forward pass."""
+        return self.sizes[self.dims[0]] if self._has_depth else 1
 
     @property
     def depth(self) -> int:
-        """Number of layers or blocks, 1 for a site without that dimension."""
-        return self.sizes[self.dims[0]] if self._has_depth else 1
+        """Number of layers or blocks captured, 1 for a site without that dimension."""
+        return self.calls if self.chosen is None else len(self.chosen)
+
+    def place(self, depth: int) -> int | None:
+        """Return where values at a depth go among those captured, None if they are not."""
+        if self.chosen is None:
+            return depth
+        return self.chosen.index(depth) if depth in self.chosen else None
 
     @property
     def features(self) -> tuple[int, ...]:
@@ -97,7 +134,7 @@ def _query_sizes(stack: Stack) -> Sizes:
 
 def _rotated_query_sizes(stack: Stack) -> Sizes:
     own = stack.attention
-    return None if own is None or not own.rotary else _queries(stack, own)
+    return None if own is None or not _shows_rotated(own) else _queries(stack, own)
 
 
 def _key_sizes(stack: Stack) -> Sizes:
@@ -107,7 +144,11 @@ def _key_sizes(stack: Stack) -> Sizes:
 
 def _rotated_key_sizes(stack: Stack) -> Sizes:
     own = stack.attention
-    return None if own is None or not own.rotary else _keys(stack, own)
+    return None if own is None or not _shows_rotated(own) else _keys(stack, own)
+
+
+def _shows_rotated(own: Attention) -> bool:
+    return own.rotary and own.implementation is not None
 
 
 def _value_sizes(stack: Stack) -> Sizes:
@@ -150,14 +191,18 @@ SITES: Final[Mapping[str, Site]] = {
     "query": Site(
         _HEADS,
         _query_sizes,
-        taps.unrotated(lambda attention: attention.query, lambda call: call.query),
+        taps.projected(lambda attention: attention.query, lambda call: call.query),
     ),
     "key": Site(
         _KEY_VALUE_HEADS,
         _key_sizes,
-        taps.unrotated(lambda attention: attention.key, lambda call: call.key),
+        taps.projected(lambda attention: attention.key, lambda call: call.key),
     ),
-    "value": Site(_KEY_VALUE_HEADS, _value_sizes, taps.heads(lambda call: call.value)),
+    "value": Site(
+        _KEY_VALUE_HEADS,
+        _value_sizes,
+        taps.projected(lambda attention: attention.value, lambda call: call.value),
+    ),
     "query_rotary": Site(_HEADS, _rotated_query_sizes, taps.heads(lambda call: call.query)),
     "key_rotary": Site(_KEY_VALUE_HEADS, _rotated_key_sizes, taps.heads(lambda call: call.key)),
     "attention_entropy": Site(_ROWS, _row_sizes, taps.heads(reductions.entropy)),
@@ -169,26 +214,72 @@ SITES: Final[Mapping[str, Site]] = {
 """Every site that can be captured, by its name in the store."""
 
 
+def site_of(name: str) -> Site:
+    """Return what a site is, one of :data:`SITES` or a module of the model.
+
+    Raises:
+        UnknownSiteError: If there is no such site.
+    """
+    if not is_module(name):
+        if name not in SITES:
+            raise UnknownSiteError(f"{name!r} is not a site: there are {', '.join(SITES)}")
+        return SITES[name]
+    unit = f"{name}_unit"
+
+    def sizes(stack: Stack) -> Sizes:
+        found = find_module(stack, name)
+        return ({"block": found.depth} if found.indexed else {}) | {unit: found.width}
+
+    dims = ("block", "token", unit) if INDEX in name else ("token", unit)
+    return Site(dims, sizes, taps.module(name))
+
+
 def available_sites(stack: Stack) -> tuple[str, ...]:
     """Return the names of the sites that a stack has."""
     return tuple(name for name, site in SITES.items() if site.sizes(stack) is not None)
 
 
-def site_shapes(stack: Stack, sites: Sequence[str]) -> list[SiteShape]:
-    """Return the sizes of sites.
+def site_shapes(
+    stack: Stack, sites: Sequence[str], layers: Sequence[int] | None = None
+) -> list[SiteShape]:
+    """Return the sizes of sites, at some layers where those are named.
 
     Raises:
-        UnknownSiteError: If the stack does not have one of them.
+        UnknownSiteError: If the stack does not have one of them, or a module is not one a token.
     """
     shapes = []
     for name in sites:
-        sizes = SITES[name].sizes(stack) if name in SITES else None
+        known = name in SITES or is_module(name)
+        sizes = site_of(name).sizes(stack) if known else None
         if sizes is None:
             raise UnknownSiteError(
                 f"{name!r} is not a site of this model: it has {', '.join(available_sites(stack))}"
             )
-        shapes.append(SiteShape(name, SITES[name].dims, sizes))
-    return shapes
+        shapes.append(SiteShape(name, site_of(name).dims, sizes))
+    return shapes if layers is None else [shape.at_layers(layers) for shape in shapes]
+
+
+def sites_here(stack: Stack, stacks: Sequence[Stack], sites: Sequence[str]) -> tuple[str, ...]:
+    """Return the sites without those that only another stack of the model has.
+
+    Args:
+        stack: One of the stacks.
+        stacks: All of them.
+        sites: Names of sites.
+    """
+    others = [other for other in stacks if other is not stack]
+    return tuple(
+        name
+        for name in sites
+        if _has_site(stack, name) or not any(_has_site(other, name) for other in others)
+    )
+
+
+def _has_site(stack: Stack, name: str) -> bool:
+    try:
+        return bool(site_shapes(stack, [name]))
+    except UnknownSiteError:
+        return False
 
 
 @contextmanager
@@ -196,5 +287,5 @@ def tapped(stack: Stack, sinks: Mapping[str, Sink]) -> Iterator[None]:
     """Give the values of sites to their sinks in every forward pass, until the end of the block."""
     with ExitStack() as attached:
         for name, sink in sinks.items():
-            attached.enter_context(SITES[name].tap(stack, sink))
+            attached.enter_context(site_of(name).tap(stack, sink))
         yield

@@ -9,7 +9,7 @@ output for the earlier ones as it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
@@ -20,6 +20,7 @@ from transformers import PreTrainedModel
 from flows.capture.attention import Attention, find_attention
 from flows.capture.errors import StructureError
 from flows.capture.extent import Extent
+from flows.capture.modules import ModuleSite
 from flows.capture.probe import SEQUENCES, SHAPE, Probe, decoder_probe, hidden_states, text_probe
 from flows.capture.running import decoder_inputs, evaluating
 from flows.capture.sublayers import Sublayers, find_sublayers
@@ -48,6 +49,8 @@ class Stack:
         sublayers: For each distinct block, what gives what it adds to the residual stream; None
             where that is not the sum of two sublayers.
         attention: What its attention is like; None where it has none that can be watched.
+        probe: Shows it a few short sequences; None for one of images or sounds.
+        modules: Modules found so far that a site names.
         entry: Gives layer 0; None where that is what the first block is given.
         depth_start: Number of blocks of the model before layer 0, for a stage.
         depth_blocks: Number of blocks of all stages; that of its own where there is one stack.
@@ -66,6 +69,8 @@ class Stack:
     predicts_next: bool
     sublayers: tuple[Sublayers, ...] | None
     attention: Attention | None
+    probe: Probe | None = None
+    modules: dict[str, ModuleSite] = field(default_factory=dict, compare=False)
     entry: nn.Module | None = None
     depth_start: int = 0
     depth_blocks: int | None = None
@@ -122,19 +127,21 @@ def find_stacks(model: PreTrainedModel, blocks: str | None = None) -> tuple[Stac
 
     Args:
         model: A model with or without a head.
-        blocks: Dotted name of the list of blocks, for a model where it cannot be found.
+        blocks: Dotted name of the list of blocks, for a model where it cannot be found; that of
+            one stack of an encoder-decoder, or of both with a comma between.
 
     Raises:
         StructureError: If no list of blocks, or more than one, fits; it says what was found.
     """
     config = model.config
+    paths = [] if blocks is None else [path.strip() for path in blocks.split(",")]
     tower = _text_tower(model)
     if tower is not None:
         search = _Search(tower, tower, text_probe(tower), tower.config.num_hidden_layers)
-        return (replace(_find(search, blocks), name="text"),)
+        return (replace(_find(search, paths), name="text"),)
     if not config.is_encoder_decoder:
         expected = getattr(config.get_text_config(), "num_hidden_layers", None)
-        return (_find(_Search(model, model, text_probe(model), expected), blocks),)
+        return (_find(_Search(model, model, text_probe(model), expected), paths),)
     encoder: PreTrainedModel = model.get_encoder()
     expected = getattr(config, "encoder_layers", config.num_hidden_layers)
     first = _Search(encoder, encoder, text_probe(encoder), expected)
@@ -143,9 +150,9 @@ def find_stacks(model: PreTrainedModel, blocks: str | None = None) -> tuple[Stac
     second = _Search(model, model.get_decoder(), decoder_probe(model), expected)
     start = getattr(config, "decoder_start_token_id", None)
     return (
-        replace(_find(first, blocks), name="encoder", predicts_next=False),
+        replace(_find(first, _of_stack(paths, "encoder")), name="encoder", predicts_next=False),
         replace(
-            _find(second, blocks),
+            _find(second, _of_stack(paths, "decoder")),
             name="decoder",
             predicts_next=False,
             decoder_start=int(config.pad_token_id if start is None else start),
@@ -159,10 +166,16 @@ def _text_tower(model: PreTrainedModel) -> PreTrainedModel | None:
     return tower if "text_config" in model.config.sub_configs and tower is not None else None
 
 
-def _find(search: _Search, path: str | None) -> Stack:
+def _of_stack(paths: Sequence[str], name: str) -> list[str]:
+    """Return the paths that are not within the other stack."""
+    other = {"encoder": "decoder", "decoder": "encoder"}[name]
+    return [path for path in paths if other not in path.split(".")]
+
+
+def _find(search: _Search, paths: Sequence[str]) -> Stack:
     root, probe = search.root, search.probe
     seen = _watch(search)
-    found = _chosen(search, seen, path)
+    found = _chosen(search, seen, paths)
     output = found.output
     assert output is not None
     causal = _is_causal(root, output)
@@ -180,6 +193,7 @@ def _find(search: _Search, path: str | None) -> Stack:
         predicts_next=causal and seen.logits is not None,
         sublayers=find_sublayers(root, probe, distinct),
         attention=find_attention(root, probe, distinct, found.calls),
+        probe=probe,
     )
 
 
@@ -222,10 +236,10 @@ def _noting(seen: _Seen) -> Callable[[nn.Module, tuple[object, ...]], None]:
     return hook
 
 
-def _chosen(search: _Search, seen: _Seen, path: str | None) -> _List:
+def _chosen(search: _Search, seen: _Seen, paths: Sequence[str]) -> _List:
     usable = [entry for entry in seen.lists if entry.calls and entry.hidden]
-    if path is not None:
-        fitting = [entry for entry in usable if entry.path == path]
+    if paths:
+        fitting = [entry for entry in usable if _is_named(entry.path, paths)]
     else:
         fitting = [entry for entry in usable if search.expected in (None, entry.calls)]
         fitting = [
@@ -236,12 +250,22 @@ def _chosen(search: _Search, seen: _Seen, path: str | None) -> _List:
     if len(fitting) != 1:
         listed = "; ".join(entry.describe() for entry in seen.lists) or "no ModuleList at all"
         kind = type(search.root).__name__
-        wanted = path or f"one list of blocks called num_hidden_layers = {search.expected} times"
+        wanted = " or ".join(paths) or (
+            f"one list of blocks called num_hidden_layers = {search.expected} times"
+        )
+        example = next((entry.path for entry in usable), "encoder.layers")
         raise StructureError(
             f"{kind}: expected {wanted}, {len(fitting)} fit; it has {listed}. "
-            "Name the list of blocks with --blocks"
+            f"Name the list of blocks, one that is called and gives hidden states, as "
+            f"--blocks '{example}'"
         )
     return fitting[0]
+
+
+def _is_named(path: str, names: Sequence[str]) -> bool:
+    """Tell whether a list is meant by one of some names: with a head, a model is deeper."""
+    ends = [(f".{path}", f".{name}") for name in names]
+    return any(one.endswith(other) or other.endswith(one) for one, other in ends)
 
 
 def _is_causal(model: PreTrainedModel, output: Tensor) -> bool:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from flows.capture.attention import Attention, AttentionCall, watching_attention
+from flows.capture.modules import find_module
 from flows.capture.probe import as_rows, hidden_argument, hidden_states
 from flows.capture.rotary import Unrotated
 from flows.capture.structure import Stack
@@ -89,18 +90,24 @@ def sublayer(pick: Callable[[Sublayers], nn.Module]) -> Tap:
     return tap
 
 
-def unrotated(pick: Callable[[Attention], Unrotated | None], after: HeadVectors) -> Tap:
-    """Return the tap of queries or keys before their rotary embedding, if there is one."""
+def projected(pick: Callable[[Attention], Unrotated | None], after: HeadVectors) -> Tap:
+    """Return the tap of queries, keys or values as they are projected.
+
+    Args:
+        pick: Says in which modules' outputs they are found.
+        after: Picks them from attention, where they are the same there and can be watched.
+    """
 
     def tap(stack: Stack, sink: Sink) -> AbstractContextManager[None]:
         assert stack.attention is not None
         found = pick(stack.attention)
-        if not stack.attention.rotary or found is None:
+        watched = stack.attention.implementation is not None
+        if found is None or (watched and not stack.attention.rotary):
             return heads(after)(stack, sink)
         size = stack.attention.head_dim
 
         def view(output: Tensor) -> Tensor:
-            vectors = output.flatten(2)[..., found.entries]
+            vectors = found.vectors(output)
             return vectors.reshape(*vectors.shape[:2], -1, size)
 
         return _outputs(found.modules, stack.n_blocks, sink, view)
@@ -116,9 +123,20 @@ def heads(vectors: HeadVectors) -> Tap:
             sink(block, vectors(call).transpose(1, 2))
 
         assert stack.attention is not None
+        assert stack.attention.implementation is not None
         return watching_attention(
             stack.attention.implementation, stack.blocks, stack.n_blocks, watch
         )
+
+    return tap
+
+
+def module(site: str) -> Tap:
+    """Return the tap of the modules that a site names."""
+
+    def tap(stack: Stack, sink: Sink) -> AbstractContextManager[None]:
+        found = find_module(stack, site)
+        return _outputs(found.modules, found.depth, sink, lambda output: output)
 
     return tap
 

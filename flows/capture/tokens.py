@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,8 @@ class Tokens:
         special: Whether the tokenizer added it (BOS, CLS, SEP ...).
         offsets: (sequence + 1,) first token of each sequence, then the number of tokens.
         truncated: Number of sequences that were cut to the longest the model takes.
+        kept: (row,) numbers of the tokens whose rows are kept, ascending; None for all.
+        pooled: Whether one row is kept of each sequence that has tokens, their mean.
     """
 
     token_id: NDArray[np.int32]
@@ -37,6 +40,8 @@ class Tokens:
     special: NDArray[np.bool_]
     offsets: NDArray[np.int64]
     truncated: int = 0
+    kept: NDArray[np.int64] | None = None
+    pooled: bool = False
 
     def __len__(self) -> int:
         return len(self.token_id)
@@ -51,13 +56,31 @@ class Tokens:
         """Number of tokens of each sequence, (sequence,)."""
         return np.diff(self.offsets)
 
-    def sequence_rows(self, sequence: int) -> slice:
+    @property
+    def n_rows(self) -> int:
+        """Number of rows that are kept of what a model computes."""
+        return int(self.row_offsets[-1])
+
+    @cached_property
+    def row_offsets(self) -> NDArray[np.int64]:
+        """First row of each sequence, then the number of rows (sequence + 1,)."""
+        if self.pooled:
+            return np.concatenate([[0], np.cumsum(self.lengths > 0)])
+        if self.kept is None:
+            return self.offsets
+        return np.searchsorted(self.kept, self.offsets)
+
+    def sequence_tokens(self, sequence: int) -> slice:
         """Return the range of tokens of one sequence."""
         return slice(int(self.offsets[sequence]), int(self.offsets[sequence + 1]))
 
+    def sequence_rows(self, sequence: int) -> slice:
+        """Return the range of rows of one sequence."""
+        return slice(int(self.row_offsets[sequence]), int(self.row_offsets[sequence + 1]))
+
     def select(self, sequences: Sequence[int]) -> Tokens:
         """Return some sequences alone, numbered anew."""
-        return assemble(
+        chosen = assemble(
             [
                 Piece(
                     ids=self.token_id[rows],
@@ -65,9 +88,23 @@ class Tokens:
                     characters=np.stack([self.char_start[rows], self.char_end[rows]], axis=1),
                     document=int(self.document[rows.start]) if rows.stop > rows.start else -1,
                 )
-                for rows in map(self.sequence_rows, sequences)
+                for rows in map(self.sequence_tokens, sequences)
             ]
         )
+        kept = self.kept_among(sequences, chosen.offsets)
+        return replace(chosen, kept=kept, pooled=self.pooled)
+
+    def kept_among(
+        self, sequences: Sequence[int], offsets: NDArray[np.int64]
+    ) -> NDArray[np.int64] | None:
+        """Return the kept tokens of some sequences once those begin at other offsets."""
+        if self.kept is None:
+            return None
+        parts = [
+            self.kept[self.sequence_rows(old)] - self.offsets[old] + offsets[new]
+            for new, old in enumerate(sequences)
+        ]
+        return np.concatenate(parts)
 
     def shifted(self, start: int) -> Tokens:
         """Return what a decoder is shown after its start token: each sequence one token later.
@@ -84,7 +121,10 @@ class Tokens:
         )
 
     def coordinates(self) -> dict[str, NDArray[np.generic]]:
-        """Return the arrays along token by name."""
+        """Return the arrays along the rows by name, those of the token of each row.
+
+        A mean has the position and the id -1, and the characters of the whole sequence.
+        """
         names = (
             "sequence",
             "position",
@@ -94,7 +134,27 @@ class Tokens:
             "char_end",
             "special",
         )
-        return {name: getattr(self, name) for name in names}
+        columns: dict[str, NDArray[np.generic]] = {name: getattr(self, name) for name in names}
+        if self.pooled:
+            return self._pooled(columns)
+        if self.kept is None:
+            return columns
+        return {name: column[self.kept] for name, column in columns.items()}
+
+    def _pooled(self, columns: Mapping[str, NDArray[np.generic]]) -> dict[str, NDArray[np.generic]]:
+        first = self.offsets[:-1][self.lengths > 0]
+        known = np.where(self.char_start < 0, np.iinfo(np.int32).max, self.char_start)
+        start = np.minimum.reduceat(known, first)
+        unknown = start == np.iinfo(np.int32).max
+        rows = {name: columns[name][first] for name in ("sequence", "document")}
+        none = np.full(len(first), -1, dtype=np.int32)
+        return rows | {
+            "position": none,
+            "token_id": none,
+            "char_start": np.where(unknown, -1, start).astype(np.int32),
+            "char_end": np.maximum.reduceat(self.char_end, first),
+            "special": np.zeros(len(first), dtype=np.bool_),
+        }
 
     def sha256(self) -> str:
         """Return the SHA-256 of the token ids and of where their sequences start."""

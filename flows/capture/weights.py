@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Literal, cast
@@ -12,6 +13,7 @@ from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel
 
 from flows.capture.checkpoints import Checkpoint
 from flows.capture.configs import load_config
+from flows.capture.devices import AUTO, SPLIT
 from flows.capture.errors import CheckpointError
 from flows.capture.fetching import with_weights
 from flows.capture.integrity import check_config, check_gguf, weight_files
@@ -59,8 +61,13 @@ class LoadedModel:
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """Where the model takes its inputs."""
         return self.model.device
+
+    @property
+    def devices(self) -> set[torch.device]:
+        """Every device that holds a part of it."""
+        return {parameter.device for parameter in self.model.parameters()}
 
 
 def load_model(
@@ -79,7 +86,8 @@ def load_model(
 
     Args:
         checkpoint: Which one.
-        device: A torch device, or ``auto``: CUDA if there is any.
+        device: A torch device; ``auto``: CUDA if there is any; ``split``: over all there are, by
+            accelerate, for a model that fits none of them.
         dtype: What to compute in; as stored when None (float32 for GGUF and drawn weights).
         attention: Implementation of attention, the model's default when None; only ``eager``
             shows its probabilities.
@@ -94,10 +102,12 @@ def load_model(
     if checkpoint.random is not None:
         model = draw_model(checkpoint, attention=attention, head=head)
     else:
-        model = _read_model(checkpoint, dtype, attention, head)
-    if device == "auto":
+        model = _read_model(checkpoint, dtype, attention, head, split=device == SPLIT)
+    if device == AUTO or (device == SPLIT and checkpoint.random is not None):
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    nn.Module.to(model, device=torch.device(device), dtype=dtype).eval()
+    if device != SPLIT:
+        nn.Module.to(model, device=torch.device(device), dtype=dtype)
+    model.eval()
     stacks = (
         find_stacks(model, blocks) if shown is None else find_media_stacks(model, shown, blocks)
     )
@@ -115,7 +125,12 @@ def load_model(
 
 
 def _read_model(
-    checkpoint: Checkpoint, dtype: torch.dtype | None, attention: str | None, head: bool
+    checkpoint: Checkpoint,
+    dtype: torch.dtype | None,
+    attention: str | None,
+    head: bool,
+    *,
+    split: bool,
 ) -> PreTrainedModel:
     directory = with_weights(checkpoint).directory
     assert directory is not None
@@ -128,6 +143,9 @@ def _read_model(
         check_config(directory)
         weight_files(directory)
         load_config(checkpoint)
+    if split:
+        _require_accelerate()
+        options["device_map"] = "auto"
     family = AutoModelForCausalLM if head else AutoModel
     try:
         with quiet():
@@ -147,6 +165,14 @@ def _read_model(
     model, report = cast("tuple[PreTrainedModel, dict[str, set[str]]]", loaded)
     _check_complete(checkpoint, report["missing_keys"])
     return model
+
+
+def _require_accelerate() -> None:
+    if importlib.util.find_spec("accelerate") is None:
+        raise CheckpointError(
+            f"--device {SPLIT} needs accelerate, which is not installed: pip install accelerate, "
+            "or name one device"
+        )
 
 
 def _check_complete(checkpoint: Checkpoint, missing: Iterable[str]) -> None:

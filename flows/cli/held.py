@@ -66,7 +66,7 @@ def _print_models(held: Sequence[HeldModel]) -> None:
                 item.path,
                 _steps([step.step for step in complete]),
                 " ".join(item.sites),
-                f"{item.n_layers} × {item.n_tokens:,} × {item.width}",
+                f"{len(item.layers)} × {item.n_tokens:,} × {item.width}",
                 byte_size(item.stored_bytes),
                 f"{len(complete)} of {len(item.steps)}",
                 "; ".join(filter(None, (_notes(complete), _growing(item)))),

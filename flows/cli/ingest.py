@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -28,10 +30,13 @@ from flows.console import (
 )
 
 if TYPE_CHECKING:
-    from flows.capture.checkpoints import Checkpoint
+    from flows.capture.checkpoints import Checkpoint, Gap
+    from flows.capture.chosen import RowChoice
     from flows.ingestion import IngestResult
+    from flows.job import CaptureOptions, Dtype
     from flows.planning import PlannedStep
-    from flows.running import CaptureOptions
+    from flows.running import Progress
+    from flows.sweep import Sweep
 
 
 @click.command(
@@ -51,13 +56,55 @@ if TYPE_CHECKING:
     help="Of a folder of checkpoint-N, only these.  [default: all]",
 )
 @click.option(
+    "--steps-table",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Steps of revisions, repositories or folders: a name and its step a line.",
+)
+@click.option(
     "--sites",
     type=NameList(),
     metavar="A,B",
-    help="What to keep.  [default: residual, and final_norm where there is one]",
+    help="What to keep; any module as 'module:layers.{i}.mlp.act', {i} for each block's number."
+    "  [default: residual, and final_norm where there is one]",
+)
+@click.option(
+    "--blocks",
+    metavar="PATH",
+    help="The list of blocks, for a model where it is not found: 'encoder.layers'.",
+)
+@click.option(
+    "--layers",
+    type=NumberList(),
+    metavar="0,6,…|all",
+    help="Layers kept, 0 for the embedding output, and blocks by the layers they give."
+    "  [default: all]",
+)
+@click.option(
+    "--tokens",
+    type=click.Choice(["all", "last", "first", "mean"]),
+    default="all",
+    show_default=True,
+    help="Rows kept of a sequence: every token's, its last or first one (CLS), or their mean.",
+)
+@click.option(
+    "--tokens-per-sequence",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Keep only N tokens of each sequence, drawn with the corpus's seed; not special ones.",
 )
 @click.option("--name", help="Store the model under this name.  [default: the folder's or Hub id]")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1 …")
+@click.option(
+    "--device",
+    default="auto",
+    show_default=True,
+    help="auto, cpu, cuda, cuda:1 …; split for a model that fits no single GPU (accelerate).",
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(["float32", "bfloat16", "float16"]),
+    help="What the model computes in.  [default: as its weights are stored]",
+)
 @click.option(
     "--batch-tokens",
     type=click.IntRange(min=1),
@@ -70,6 +117,18 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--supersede", is_flag=True, help="Replace a step stored from other weights; history keeps it."
+)
+@click.option(
+    "--clean-cache",
+    is_flag=True,
+    help="Delete what was fetched of a checkpoint once it is stored, unless others share it.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Checkpoints run side by side, each by a process with a GPU of its own.",
 )
 @click.option(
     "--plan",
@@ -85,14 +144,22 @@ def ingest(
     models: tuple[str, ...],
     corpus: str,
     steps: tuple[int, ...] | None,
+    steps_table: Path | None,
     sites: tuple[str, ...] | None,
+    blocks: str | None,
+    layers: tuple[int, ...] | None,
+    tokens: str,
+    tokens_per_sequence: int | None,
     name: str | None,
     device: str,
+    dtype: Dtype | None,
     batch_tokens: int | None,
     seed: int,
     precision: Precision,
     allow_nonfinite: bool,
     supersede: bool,
+    clean_cache: bool,
+    workers: int,
     plan: bool,
     ignore_space: bool,
     store: str,
@@ -103,20 +170,31 @@ def ingest(
     MODEL is a folder of one checkpoint, a folder of checkpoint-N folders, or random:CONFIG for an
     untrained model.
     """
-    from flows.capture.checkpoints import find_checkpoints
+    from flows.capture.checkpoints import find_present
+    from flows.capture.errors import UnknownStepError
+    from flows.capture.steps import read_steps_table
     from flows.running import CaptureOptions
     from flows.sizes import refuse_what_does_not_fit
+    from flows.sweep import Sweep
 
-    if name is not None and len(models) > 1:
-        raise click.UsageError("--name goes with one MODEL.")
-    checkpoints = [
-        checkpoint
-        for model in models
-        for checkpoint in find_checkpoints(model, steps=steps, name=name, seed=seed)
-    ]
+    if name is not None and len(models) > 1 and steps_table is None:
+        raise click.UsageError("--name goes with one MODEL, or with --steps-table.")
+    checkpoints: list[Checkpoint] = []
+    gaps: list[Gap] = []
+    table = {} if steps_table is None else read_steps_table(steps_table)
+    for model in models:
+        found, absent = find_present(model, steps=steps, name=name, seed=seed, table=table)
+        checkpoints += found
+        gaps += absent
+    if not checkpoints:
+        raise UnknownStepError(gaps[0].problem)
     options = CaptureOptions(
         sites=sites,
+        blocks=blocks,
+        layers=layers,
+        rows=_row_choice(tokens, tokens_per_sequence),
         device=device,
+        dtype=dtype,
         batch_tokens=batch_tokens,
         precision=precision,
         allow_nonfinite=allow_nonfinite,
@@ -127,7 +205,16 @@ def ingest(
     else:
         if not ignore_space:
             refuse_what_does_not_fit(store, checkpoints, corpus, options)
-        _ingest(store, checkpoints, corpus, options, as_json=as_json)
+        sweep = Sweep(store, checkpoints, corpus, options, clean_cache, workers)
+        _ingest(sweep, gaps, as_json=as_json)
+
+
+def _row_choice(tokens: str, per_sequence: int | None) -> RowChoice:
+    from flows.capture.chosen import ALL, row_choice
+
+    if per_sequence is not None and tokens != ALL:
+        raise click.UsageError("Give either --tokens or --tokens-per-sequence.")
+    return row_choice(tokens, per_sequence)
 
 
 def _plan(
@@ -176,47 +263,34 @@ def _plan(
     )
 
 
-def _ingest(
-    store: str,
-    checkpoints: Sequence[Checkpoint],
-    corpus: str,
-    options: CaptureOptions,
-    *,
-    as_json: bool,
-) -> None:
-    from flows.capture.errors import CheckpointError
-    from flows.ingestion import ingest_checkpoint
-    from store.errors import IdentityConflictError, NonFiniteError
+def _ingest(sweep: Sweep, gaps: Sequence[Gap], *, as_json: bool) -> None:
+    from flows.sweep import ingest_sweep
 
     results: list[IngestResult] = []
-    failures = []
-    for checkpoint in checkpoints:
-        name = f"{checkpoint.model} step {checkpoint.step}"
-        whole = f"{len(results)} of {len(checkpoints)} checkpoints are stored whole"
+    failures = [f"\n  {gap.name}: {gap.problem}" for gap in gaps]
+    total = len(sweep.checkpoints) + len(gaps)
+
+    def watched(name: str) -> AbstractContextManager[Progress]:
+        whole = f"{len(results)} of {len(sweep.checkpoints)} checkpoints are stored whole"
         keep_in_mind(f"{whole}, and nothing of {name}; the same command goes on from there")
-        try:
-            with progress_bar(name) as progress:
-                result = ingest_checkpoint(
-                    store, checkpoint, corpus, options=options, progress=progress
-                )
-        except (CheckpointError, IdentityConflictError, NonFiniteError) as error:
-            # The fault of this checkpoint: the others can be good.
-            if len(checkpoints) == 1:
-                raise
-            failures.append(f"\n  {name}: {error}")
+        return progress_bar(name)
+
+    for outcome in ingest_sweep(sweep, watched):
+        if outcome.result is None:
+            failures.append(f"\n  {outcome.name}: {outcome.problem}")
             continue
-        results.append(result)
+        results.append(outcome.result)
         if not as_json:
-            say(_sentence(result))
+            say(_sentence(outcome.result))
     if as_json:
         print_json([asdict(result) for result in results])
     elif results:
         ran = sum(result.ingested for result in results)
         there = "" if ran == len(results) else f", {len(results) - ran} were there already"
-        say(f"{ran} of {len(checkpoints)} checkpoints were run{there}.")
+        say(f"{ran} of {total} checkpoints were run{there}.")
     if failures:
         raise click.ClickException(
-            f"{len(failures)} of {len(checkpoints)} checkpoints failed, the others are done:"
+            f"{len(failures)} of {total} checkpoints failed, the others are done:"
             + "".join(failures)
         )
     if not as_json:

@@ -130,7 +130,7 @@ class Choices:
             self._steps = steps
             self._known_steps.update(args={"steps": steps})
             _stretch(self._range, len(steps) - 1)
-        deepest = max((held[name].n_layers - 1 for name in self.models if name in held), default=0)
+        deepest = max((held[name].layers[-1] for name in self.models if name in held), default=0)
         if deepest != self._layers.end:
             _stretch(self._layers, deepest)
 

@@ -97,7 +97,7 @@ class TokenView:
         self._step.update(options=list(steps))
         if self._step.value not in steps:
             self._step.value = steps[-1] if steps else ""
-        last = 0 if held is None else held.n_layers - 1
+        last = 0 if held is None else held.layers[-1]
         if self._layer.end != max(last, 1):
             self._layer.update(end=max(last, 1), value=last // 2, disabled=last < 1)
 

@@ -13,7 +13,7 @@ from store.models import chosen_models
 from store.open_model import open_models
 from store.read import CHUNKS, model_dataset
 from store.repository import Repository
-from store.schema import BLOCK, LAYER, SITES, STEP
+from store.schema import BLOCK, LAYER, SITES, STEP, is_site, sites_among
 from store.slab import Slab, slabs
 
 
@@ -48,7 +48,7 @@ class Selection:
         """
         uri = self.repository.uri
         for site in self.sites or ():
-            if site not in SITES:
+            if not is_site(site):
                 raise UnknownNameError("site", site, SITES, "actlas")
         found = chosen_models(uri, self.snapshot, self.corpus, self.models, self._holds)
         for model in open_models(uri, self.snapshot, list(found.values())):
@@ -61,7 +61,7 @@ class Selection:
             yield path, dataset
 
     def _holds(self, node: GroupNode) -> bool:
-        return any(site in node.arrays for site in self.sites or SITES)
+        return any(site in node.arrays for site in self.sites or sites_among(node.arrays))
 
     def _depths(self, dataset: xr.Dataset, depth: str) -> list[int] | None:
         """Return the labels asked for; blocks start at 1, so layer 0 has none."""

@@ -43,6 +43,7 @@ FAMILIES: dict[str, dict[str, int | None]] = {
     "falcon": {},
     "gemma": _HEADS,
     "gemma2": _HEADS,
+    "gemma3_text": _HEADS,
     "gpt2": _INNER,
     "gpt_neox": _WIDE,
     "gptj": _INNER | {"rotary_dim": 4, "pad_token_id": None},
@@ -52,11 +53,20 @@ FAMILIES: dict[str, dict[str, int | None]] = {
     "mixtral": _HEADS | {"num_local_experts": 3},
     "modernbert": _WIDE | {"cls_token_id": 1, "sep_token_id": 2},
     "mpt": {"max_position_embeddings": None},
+    "olmo": _GROUPED,
     "olmo2": _GROUPED,
+    "olmoe": _GROUPED | {"num_experts": 3, "num_experts_per_tok": 2},
     "opt": {"ffn_dim": 48, "word_embed_proj_dim": 32, "initializer_range": None},
     "phi": _GROUPED,
+    "phi3": _GROUPED,
     "qwen2": _GROUPED,
     "qwen3": _HEADS,
+    "qwen3_moe": _GROUPED
+    | {
+        "num_experts": 3,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 16,
+    },
     "roberta": _WIDE,
 }
 """Families, and the entries of their configs that are not as in `_SIZES`; None leaves one out."""

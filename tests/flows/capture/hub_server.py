@@ -11,10 +11,21 @@ import hashlib
 import json
 import re
 import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+
+import pytest
+import torch
+from huggingface_hub import constants
+from transformers import PreTrainedTokenizerFast
+
+from flows.capture import hub, hub_client
+from flows.capture.weights import LoadedModel
+
+REPO = "lab/tiny-neox"
 
 LARGE = {".safetensors", ".bin"}
 
@@ -164,3 +175,60 @@ def send(
     if cut is not None:
         request.wfile.flush()
         request.close_connection = True
+
+
+@pytest.fixture(scope="module")
+def folders(
+    tmp_path_factory: pytest.TempPathFactory,
+    tiny_model: Callable[..., LoadedModel],
+    tiny_tokenizer: PreTrainedTokenizerFast,
+) -> dict[str, Path]:
+    """Return three checkpoints of one model by name; the last two have the same weights."""
+    base = tmp_path_factory.mktemp("hub")
+    model = tiny_model("gpt_neox", head=True).model
+    found = {name: base / name for name in ("zero", "one", "same")}
+    bias = model.gpt_neox.final_layer_norm.bias
+    for name, folder in found.items():
+        with torch.no_grad():
+            bias.fill_(0.0 if name == "zero" else 1.0)
+        model.save_pretrained(folder)
+        tiny_tokenizer.save_pretrained(folder)
+    (found["same"] / "README.md").write_text("other words, the same weights")
+    with torch.no_grad():
+        bias.zero_()
+    return found
+
+
+@pytest.fixture
+def served(
+    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Hub]:
+    """Serve them as step0, step1000-tokens4B and main, to a client with an empty cache."""
+    revisions = {
+        "main": folders["same"],
+        "step0": folders["zero"],
+        "step1000-tokens4B": folders["one"],
+        "notes": folders["zero"],
+    }
+    repositories = {
+        REPO: revisions,
+        "lab/multi-seed_0-step_20k": {"main": folders["zero"]},
+        "lab/multi-seed_0-step_40k": {"main": folders["one"]},
+        "lab/plain": {"main": folders["zero"]},
+    }
+    hub._digests.cache_clear()
+    waited: list[float] = []
+    monkeypatch.setattr(hub_client.time, "sleep", waited.append)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with Hub(repositories) as server:
+        server.waited = waited
+        monkeypatch.setattr(constants, "ENDPOINT", server.url)
+        template = server.url + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        yield server
+
+
+def gets(server: Hub, part: str) -> list[str]:
+    return [r for r in server.requests if r.startswith("GET") and part in r]

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers.models.gpt_neox.modeling_gpt_neox import apply_rotary_pos_emb
 
-from flows.capture import Tokens
+from flows.capture import Tokens, find_checkpoints
 from flows.capture.errors import UnknownSiteError
 from flows.capture.forward import capture
 from flows.capture.sites import available_sites, site_shapes
-from flows.capture.weights import LoadedModel
+from flows.capture.weights import LoadedModel, load_model
 
 Build = Callable[..., LoadedModel]
 
@@ -28,6 +28,7 @@ ROW_SITES = {
 }
 # Their attention does not go through the interface of transformers, or there is none.
 UNWATCHED = {"bloom", "falcon", "mamba", "mpt"}
+FUSED = {"bloom", "falcon", "mpt"}
 
 
 def values(loaded: LoadedModel, tokens: Tokens, *sites: str) -> dict[str, NDArray[np.float32]]:
@@ -43,7 +44,9 @@ def test_which_sites_each_family_has(tiny_model: Build, family: str) -> None:
     if family != "mamba":
         expected |= {"attention_output", "mlp_output"}
     if family not in UNWATCHED:
-        expected |= {"query", "key", "value"} | ROW_SITES
+        expected |= ROW_SITES
+    if family not in UNWATCHED - FUSED:
+        expected |= {"query", "key", "value"}
     if family not in {*UNWATCHED, "gpt2", "opt"} and (stack.causal or family == "modernbert"):
         expected |= {"query_rotary", "key_rotary"}
     assert set(available_sites(stack)) == expected
@@ -108,6 +111,48 @@ def test_fused_projections_are_taken_apart(tiny_model: Build, ragged_tokens: Tok
     rotated = apply_rotary_pos_emb(fused[None, ..., :8], fused[None, ..., 8:16], cosine, sine)
     np.testing.assert_allclose(got["query_rotary"][2], rotated[0][0].numpy(), **CLOSE)
     np.testing.assert_allclose(got["key_rotary"][2], rotated[1][0].numpy(), **CLOSE)
+
+
+FALCONS = (
+    "multi_query=true",
+    "multi_query=false,alibi=true",
+    "new_decoder_architecture=true,num_kv_heads=2",
+)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "bloom:n_layer=2,",
+        "mpt:n_layers=2,",
+        *(f"falcon:num_hidden_layers=2,{more}," for more in FALCONS),
+    ],
+)
+def test_fused_projections_of_unwatched_attention(ragged_tokens: Tokens, source: str) -> None:
+    sizes = "hidden_size=32,num_attention_heads=4,vocab_size=96"
+    if source.startswith("mpt"):
+        sizes = "d_model=32,n_heads=4,vocab_size=96"
+    loaded = load_model(find_checkpoints(f"random:{source}{sizes}")[0], device="cpu")
+    given: list[Tensor] = []
+    block = loaded.stack.blocks[1]
+    attention = block.attn if source.startswith("mpt") else block.self_attention
+    fused = attention.Wqkv if source.startswith("mpt") else attention.query_key_value
+    handle = fused.register_forward_hook(lambda _m, _a, output: given.append(output))
+    try:
+        got = values(loaded, ragged_tokens.select([1]), "query", "key", "value")
+    finally:
+        handle.remove()
+    if source.startswith("mpt"):
+        parts = [part.view(1, -1, 4, 8) for part in given[0].chunk(3, dim=2)]
+    elif source.startswith("bloom"):
+        parts = [part.transpose(1, 2) for part in attention._reshape(given[0])]
+    else:
+        parts = list(attention._split_heads(given[0]))
+    for site, part in zip(("query", "key", "value"), parts, strict=True):
+        expected = part[0].transpose(0, 1).numpy()
+        # Falcon's own splitting repeats a key for each query of its group.
+        own = np.repeat(got[site][1], len(expected) // len(got[site][1]), axis=0)
+        np.testing.assert_array_equal(own, expected)
 
 
 @pytest.mark.parametrize("family", ["gpt2", "albert", "llama"])

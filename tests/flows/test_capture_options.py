@@ -1,0 +1,113 @@
+"""What a user pays for when he ingests: sites, rows and layers of his choice."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from analysis.compute import measure
+from flows.capture.checkpoints import Checkpoint
+from flows.cli import actlas
+from flows.ingestion import ingest_checkpoint
+from flows.running import CaptureOptions
+from store import open_metrics, open_store
+from store.catalogue import find_step
+from store.errors import IdentityConflictError
+from store.repository import Repository
+from store.verify import census
+
+ACTIVATION = "module:layers.{i}.mlp.act"
+
+
+@pytest.fixture
+def run(store: str) -> functools.partial[object]:
+    return functools.partial(CliRunner().invoke, actlas, env={"ACTLAS_STORE": store})
+
+
+def test_a_module_is_stored_measured_and_replayed(store: str, run, run_folder) -> None:
+    folder = str(run_folder / "checkpoint-5")
+    arguments = ["ingest", folder, "--corpus", "cats", "--sites", f"residual,{ACTIVATION}"]
+    done = run([*arguments, "--plan"])
+    assert done.exit_code == 0, done.output
+    done = run(arguments)
+    assert done.exit_code == 0, done.output
+    model = open_store(store)["cats/tiny"].to_dataset()
+    assert model[ACTIVATION].dims == ("step", "block", "token", f"{ACTIVATION}_unit")
+    assert model[ACTIVATION].shape[1] == 2
+    assert model[ACTIVATION].shape[3] == 32
+    assert float(model[ACTIVATION].sel(step=5, block=2).min()) > -0.2  # GELU has a floor
+    assert list(census(Repository.open(store), "cats/tiny")) == []
+    report = measure(
+        store, "cats/tiny", metrics=["average_cosine", "stable_rank"], sites=[ACTIVATION]
+    )
+    assert report.slabs == 2
+    cosine = open_metrics(store, corpus="cats")[f"{ACTIVATION}_average_cosine"]
+    assert np.isfinite(cosine.sel(population="content", step=5)).all()
+    for command in (["verify", "--replay", "2"], ["ls"]):
+        done = run([*command, *(["--source", folder] if "--replay" in command else [])])
+        assert done.exit_code == 0, done.output
+    assert "stored already" in run(arguments).output
+
+
+@pytest.mark.parametrize(
+    "choice", [["--tokens", "last"], ["--tokens", "mean"], ["--tokens-per-sequence", "3"]]
+)
+def test_rows_of_choice_are_kept_and_replayed(store: str, run, run_folder, choice) -> None:
+    folder = str(run_folder / "checkpoint-5")
+    arguments = ["ingest", folder, "--corpus", "cats", *choice]
+    assert run(arguments).exit_code == 0
+    model = open_store(store)["cats/tiny"].to_dataset()
+    assert model.sizes["token"] == (60 if "3" in choice else 20)
+    done = run(["verify", "--replay", "3", "--source", folder])
+    assert done.exit_code == 0, done.output
+    assert "stored already" in run(arguments).output
+    other = run(["ingest", folder, "--corpus", "cats"])
+    assert other.exit_code == 1
+    assert "rows: stored {" in other.stderr
+
+
+def test_layers_of_choice_keep_their_numbers(store: str, run, run_folder) -> None:
+    folder = str(run_folder / "checkpoint-5")
+    arguments = ["ingest", folder, "--corpus", "cats", "--layers", "0,2"]
+    arguments += ["--sites", "residual,mlp_output"]
+    done = run(arguments)
+    assert done.exit_code == 0, done.output
+    whole = run(["ingest", folder, "--corpus", "cats", "--name", "whole"])
+    assert whole.exit_code == 0, whole.output
+    model = open_store(store)["cats/tiny"].to_dataset()
+    assert list(model.layer.values) == [0, 2]
+    assert list(model.block.values) == [2]
+    assert list(model.relative_depth.values) == [0, 1]
+    every = open_store(store)["cats/whole"].residual
+    np.testing.assert_array_equal(model.residual.sel(layer=2), every.sel(layer=2))
+    done = run(["verify", "--replay", "2", "--source", folder, "cats/tiny"])
+    assert done.exit_code == 0, done.output
+    sites = ["residual", "mlp_output"]
+    assert measure(store, "cats/tiny", metrics=["average_cosine"], sites=sites).slabs == 3
+    cosine = open_metrics(store, corpus="cats")
+    assert list(cosine.layer.values) == [0, 2]
+    assert np.isfinite(cosine.average_cosine.sel(population="content")).all()
+    other = run(["ingest", folder, "--corpus", "cats", "--layers", "1"])
+    assert other.exit_code == 1
+    assert "layers: stored [0, 2], wanted [1]" in other.stderr
+    beyond = run(["ingest", folder, "--corpus", "cats", "--layers", "3", "--name", "other"])
+    assert "layer 3: the model has layers 0 to 2" in beyond.stderr
+
+
+def test_two_choices_of_rows_are_a_usage_error(run, run_folder) -> None:
+    arguments = ["ingest", str(run_folder), "--corpus", "cats", "--tokens", "last"]
+    assert run([*arguments, "--tokens-per-sequence", "2"]).exit_code == 2
+
+
+def test_blocks_by_name_are_part_of_the_identity(store: str, checkpoints: list[Checkpoint]) -> None:
+    named = CaptureOptions(blocks="gpt_neox.layers")
+    assert ingest_checkpoint(store, checkpoints[0], "cats", options=named).ingested
+    held = find_step(Repository.open(store), "cats/tiny", 0)
+    assert held is not None
+    assert held.identity["blocks"] == "gpt_neox.layers"
+    with pytest.raises(IdentityConflictError, match=r"blocks: stored .*, wanted nothing"):
+        ingest_checkpoint(store, checkpoints[0], "cats")
+    assert np.isfinite(open_store(store)["cats/tiny"].residual.values).all()
