@@ -20,6 +20,7 @@ from prefect.artifacts import (
     update_progress_artifact,
 )
 
+from analysis.compute import MeasureReport
 from analysis.curves import Abscissa
 from analysis.errors import AnalysisError
 from analysis.metrics import METRICS
@@ -91,6 +92,30 @@ def show_ingested(results: Sequence[IngestResult], failures: Mapping[str, str]) 
         rows[:_TABLE_ROWS],
         key="actlas-ingested",
         description=f"{len(results)} checkpoints done, {len(failures)} failures.",
+    )
+
+
+def show_measured(reports: Sequence[MeasureReport], scheduler: str) -> None:
+    """Leave a table of what was computed of each model, from how many bytes, and how fast.
+
+    Args:
+        reports: What was measured.
+        scheduler: Where it was computed.
+    """
+    rows = [
+        {
+            "model": report.path,
+            "computed": report.computed,
+            "up to date": report.up_to_date,
+            "read": f"{report.slabs} layers, {byte_size(report.bytes_read)}",
+            "took": duration(report.seconds),
+            "rate": f"{byte_size(round(report.bytes_read / report.seconds))}/s",
+        }
+        for report in reports
+        if report.computed
+    ]
+    create_table_artifact(
+        rows[:_TABLE_ROWS], key="actlas-measured", description=f"Computed by Dask: {scheduler}."
     )
 
 

@@ -7,7 +7,13 @@ from dataclasses import asdict
 
 from prefect import flow, get_run_logger
 
-from flows.artifacts import Progress, show_figures, show_ingested, show_report
+from flows.artifacts import (
+    Progress,
+    show_figures,
+    show_ingested,
+    show_measured,
+    show_report,
+)
 from flows.capture.digests import DigestCache
 from flows.failures import raise_failures
 from flows.ingest import ingest_each
@@ -56,6 +62,7 @@ def watch(request: WatchRequest) -> list[dict[str, object]]:
     if results or failures:
         show_ingested(results, failures)
     if any(report.computed for report in reports):
+        show_measured(reports, request.scheduler)
         show_figures(request.store, request.corpus, found.models)
         show_report(request.store, request.report)
     raise_failures("checkpoints", failures, max(len(failures), len(found.missing)))
