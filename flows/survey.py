@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from flows.capture.checkpoints import find_checkpoints
 from flows.capture.errors import CaptureError, CheckpointError
 from flows.capture.hub import is_repository
-from flows.capture.settling import last_change
+from flows.capture.settling import is_settled, last_change
 from flows.ingestion import prepare_job, satisfies
 from flows.inputs import Corpus, read_corpus
 from flows.measurement import MeasureOptions
@@ -53,6 +54,12 @@ class Watched:
     capture: CaptureOptions = field(default_factory=CaptureOptions)
     measure: MeasureOptions | None = field(default_factory=MeasureOptions)
     settle: float = SETTLE_SECONDS
+
+
+class _State(Enum):
+    HELD = auto()
+    MISSING = auto()
+    UNFINISHED = auto()
 
 
 @dataclass(frozen=True)
@@ -107,34 +114,63 @@ def survey(watched: Watched, digest: Digest) -> Survey:
     repository = Repository.open(watched.store)
     corpus = read_corpus(repository, watched.corpus)
     found, lost = _find(watched.sources)
-    broken = {source: str(error) for source, error in lost.items()}
     held = _held_steps(repository, corpus.name, {checkpoint.model for checkpoint in found})
-    missing: list[Checkpoint] = []
-    unfinished: list[str] = []
-    lag = 0.0
-    now = time.time()
+    states: dict[Checkpoint, _State] = {}
+    broken = {source: str(error) for source, error in lost.items()}
     for checkpoint in found:
         try:
-            changed = last_change(checkpoint)
-            if changed is not None and now - changed < watched.settle:
-                unfinished.append(name_of(checkpoint))
-            elif not _is_held(repository, corpus, checkpoint, watched.capture, held, digest):
-                missing.append(checkpoint)
-                lag = max(lag, 0.0 if changed is None else now - changed)
+            states[checkpoint] = _state(repository, corpus, checkpoint, watched, held, digest)
         except FileNotFoundError:
             continue  # Training deletes old checkpoints while we look.
         except (CaptureError, OSError) as error:
             broken[name_of(checkpoint)] = str(error)
+
+    def those(state: _State) -> list[Checkpoint]:
+        return [checkpoint for checkpoint, its in states.items() if its is state]
+
+    missing = those(_State.MISSING)
     return Survey(
         models=tuple(dict.fromkeys(checkpoint.model for checkpoint in found)),
-        held=len(found) - len(missing) - len(unfinished) - (len(broken) - len(lost)),
+        held=len(those(_State.HELD)),
         newest={checkpoint.model: checkpoint.step for checkpoint in found},
         missing=tuple(missing),
-        unfinished=tuple(unfinished),
+        unfinished=tuple(map(name_of, those(_State.UNFINISHED))),
         broken=broken,
         lost=tuple(lost.values()),
-        lag=lag,
+        lag=max(map(_age, missing), default=0.0),
     )
+
+
+def _state(
+    repository: Repository,
+    corpus: Corpus,
+    checkpoint: Checkpoint,
+    watched: Watched,
+    held: _Held,
+    digest: Digest,
+) -> _State:
+    """Tell what is to be done about a checkpoint.
+
+    It is digested even where no step of its number is held: whether it is whole is then known
+    before anything is run.
+    """
+    if not is_settled(checkpoint, watched.settle):
+        return _State.UNFINISHED
+    job = prepare_job(repository, corpus, checkpoint, watched.capture, digest=digest)
+    path = f"{corpus.name}/{node_name(checkpoint.model)}"
+    groups = [steps for name, steps in held.items() if name == path or name.startswith(f"{path}/")]
+    steps = [group.get(checkpoint.step) for group in groups]
+    there = bool(steps) and all(step is not None and satisfies(step, job) for step in steps)
+    return _State.HELD if there else _State.MISSING
+
+
+def _age(checkpoint: Checkpoint) -> float:
+    """Return for how long a checkpoint has been there, 0 where nothing tells."""
+    try:
+        changed = last_change(checkpoint)
+    except FileNotFoundError:
+        return 0.0
+    return 0.0 if changed is None else max(0.0, time.time() - changed)
 
 
 def _find(sources: Sequence[str]) -> tuple[list[Checkpoint], dict[str, CheckpointError]]:
@@ -165,23 +201,3 @@ def _held_steps(repository: Repository, corpus: str, models: set[str]) -> _Held:
         for item in listed:
             held[item.path] = {step.step: step for step in item.steps if step.complete}
     return held
-
-
-def _is_held(
-    repository: Repository,
-    corpus: Corpus,
-    checkpoint: Checkpoint,
-    options: CaptureOptions,
-    held: _Held,
-    digest: Digest,
-) -> bool:
-    """Tell whether every stack of a model has the step with the same identity.
-
-    A checkpoint is digested even where no step of its number is held: whether it is whole is
-    then known before anything is run.
-    """
-    job = prepare_job(repository, corpus, checkpoint, options, digest=digest)
-    path = f"{corpus.name}/{node_name(checkpoint.model)}"
-    groups = [steps for name, steps in held.items() if name == path or name.startswith(f"{path}/")]
-    steps = [group.get(checkpoint.step) for group in groups]
-    return bool(steps) and all(step is not None and satisfies(step, job) for step in steps)

@@ -37,7 +37,7 @@ def test_lag_is_the_age_of_what_waits_longest(
     weights.write_bytes(weights.read_bytes()[:-1])
     watched = Watched(store=store, sources=(str(runs),), corpus="cats")
     later = time.time() + 1000
-    monkeypatch.setattr("flows.survey.time.time", lambda: later)
+    monkeypatch.setattr("time.time", lambda: later)
     found = {g.name: dict(g.values) for g in gather(store, watched, DigestCache(tmp_path / "c"))}
     assert found["missing"] == {(): 2}
     assert found["unfinished"] == {(): 0}

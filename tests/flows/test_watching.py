@@ -142,7 +142,7 @@ def test_what_is_being_written_is_left_alone(
     def sleep(seconds: float) -> None:
         slept.append(seconds)
         later = time.time() + 2 * seconds
-        monkeypatch.setattr("flows.survey.time.time", lambda: later)
+        monkeypatch.setattr("flows.capture.settling.time.time", lambda: later)
 
     monkeypatch.setattr(watching.time, "sleep", sleep)
     assert [result.step for result in watcher.round(patient=True).ingested] == [0, 5, 10]
