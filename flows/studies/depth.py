@@ -56,7 +56,11 @@ ANISOTROPY_TEXT: Final = Study(
 
 
 def _draw_encoder_decoder(study: Study, measured: Measured) -> Mapping[str, Figure]:
-    return {"depth": draw_metrics(study, measured, study.metrics, x="relative_depth")}
+    return {
+        "depth": draw_metrics(
+            study, measured, study.metrics, x="relative_depth", beside=("typical",)
+        )
+    }
 
 
 def _tell_encoder_decoder(study: Study, measured: Measured) -> Sequence[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -10,7 +11,7 @@ import numpy as np
 
 from analysis.curves import Abscissa, Curve
 from analysis.drawing import line_styles, new_figure
-from flows.studies.panels import Panel, add_legend, add_title, draw_panels, tidy
+from flows.studies.panels import COLUMNS, Panel, add_legend, add_title, draw_panels, tidy
 from flows.studies.study import Measured, Study
 from store.schema import MODEL, POPULATION
 
@@ -30,6 +31,7 @@ def draw_metrics(
     *,
     x: Abscissa,
     models: Sequence[str] | None = None,
+    beside: Sequence[str] = (),
 ) -> Figure:
     """Draw a panel for each metric, with a curve for each model.
 
@@ -39,20 +41,25 @@ def draw_metrics(
         metrics: Names of metrics.
         x: What runs along the panels: depth at the last step, or steps with the mean over blocks.
         models: Models to show, by default all.
+        beside: Other rows to show below those of the study, as far as they were measured.
 
     Raises:
         AnalysisError: If matplotlib is not installed.
     """
     shown = measured.models if models is None else models
     panels = []
-    for metric in metrics:
-        rows = measured.shown_population(metric, study.population)
+    populations = [study.population, *(name for name in beside if name in measured.populations)]
+    for population, metric in itertools.product(populations, metrics):
+        rows = measured.shown_population(metric, population)
         found = [measured.curve(model, metric, x, rows) for model in shown]
         drawn = _stages_joined([curve for curve in found if curve is not None])
-        heading = "" if rows == study.population else f"rows: {rows}"
+        heading = "" if rows == study.population and not beside else f"rows: {rows}"
         panels.append(Panel(long_name(measured, metric), x, drawn, heading))
-    notes = [f"rows: {study.population}", rows_note(measured, study.population, shown)]
-    return draw_panels([study.title, measured.corpus, *notes, *_seeds(measured, shown)], panels)
+    notes = [
+        part for name in populations for part in (f"rows: {name}", rows_note(measured, name, shown))
+    ]
+    title = [study.title, measured.corpus, *notes, *_seeds(measured, shown)]
+    return draw_panels(title, panels, min(COLUMNS, len(metrics)))
 
 
 def draw_against(study: Study, measured: Measured, *, x: str, y: str) -> Figure:

@@ -7,9 +7,13 @@ from typing import Final
 
 import numpy as np
 
-from analysis.curves import Abscissa
+from analysis.curves import Abscissa, Curve
 from flows.studies.shape import MARGIN, WORDS, Point, Shape, shape_of, width_at_half_height
 from flows.studies.study import Measured, Study
+
+HIGH: Final = 0.9
+LOW: Final = 0.15
+"""Shares of the first component that are told of, as the curves of the paper fall apart there."""
 
 _PLACES: Final[dict[Abscissa, str]] = {
     "relative_depth": "relative depth",
@@ -80,9 +84,21 @@ def tell_threshold(
         extremes = f"{np.nanmin(curve.y):.3g} and {np.nanmax(curve.y):.3g}"
         told.append(
             f"{model} ({measured.kind(model)}), rows {population}: {metric} lies between"
-            f" {extremes}{inside if len(middle) else ''}."
+            f" {extremes}{inside if len(middle) else ''}; {_where_high(curve)}."
         )
     return told
+
+
+def _where_high(curve: Curve) -> str:
+    """Say where a share is above what is called high, or that it is low everywhere."""
+    high = np.flatnonzero(curve.y > HIGH)
+    if len(high):
+        return (
+            f"it is above {HIGH} in {len(high)} of {len(curve.y)} layers, from relative depth"
+            f" {curve.x[high[0]]:.2f} to {curve.x[high[-1]]:.2f}"
+        )
+    low = "everywhere" if (curve.y < LOW).all() else f"in {int((curve.y < LOW).sum())} layers"
+    return f"it is below {LOW} {low} and nowhere above {HIGH}"
 
 
 def method_note(measured: Measured) -> str:
