@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from analysis.curves import Curve
+from flows.studies.grids import rows_note
 from flows.studies.head_curves import ATTENTION_ROWS, compare_heads
 from flows.studies.panels import Panel, Sweep, draw_panels
 from flows.studies.study import Measured, Study
@@ -36,7 +37,9 @@ def _draw(study: Study, measured: Measured) -> Mapping[str, Figure]:
     configs = sweeps.configs()
     for config in configs:
         suffix = "" if len(configs) == 1 else f"-{config}"
-        title = [f"{study.title}: {config}", "mean over seeds, heads and rows"]
+        seeds = max(len(measured.steps(name)) for name in sweeps.blocks(config))
+        rows = [f"rows: {_POPULATION}", rows_note(measured, _POPULATION)]
+        title = [f"{study.title}: {config}", measured.corpus, *rows, f"mean over {seeds} seeds"]
         if sweeps.along(config, "common_bias"):
             figures[f"bias{suffix}"] = draw_panels(title, _bias_panels(sweeps, config))
         scaled = _scale_panels(sweeps, config)

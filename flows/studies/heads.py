@@ -58,7 +58,7 @@ def _draw_queries(study: Study, measured: Measured) -> Mapping[str, Figure]:
         Panel("norm of the mean over the mean norm", STEP, _of_both(measured, "drift_ratio")),
         Panel("average cosine within queries, keys", STEP, _of_both(measured, "average_cosine")),
         Panel("cosine of mean query and mean key", STEP, signed, level=0),
-        Panel("its size, whatever its sign", STEP, aligned),
+        Panel("size of that cosine, whatever its sign", STEP, aligned),
         Panel("average cosine of queries and keys", STEP, pairs, level=0),
         Panel(ATTENTION_ROWS["attention_logit_deviation"], STEP, sharp),
         _anisotropy(study, measured),
@@ -70,12 +70,15 @@ def _tell_queries(_study: Study, measured: Measured) -> Sequence[str]:
     told = []
     for run in measured.runs:
         told += [_alignment(measured, run), _signs(measured, run)]
-        for metric, what in (("drift_norm", "norm"), ("drift_ratio", "norm over the mean norm")):
-            parts = [
-                f"of the mean {noun} {_ends(head_curve(measured, run, f'{noun}_{metric}'))}"
-                for noun in ("query", "key")
-            ]
-            told.append(f"{run}: the {what} {'; '.join(parts)}.")
+        for metric, what in (
+            ("drift_norm", "the norm of the mean"),
+            ("drift_ratio", "the norm of the mean over the mean norm"),
+        ):
+            both = "; ".join(
+                f"of {noun} {_ends(head_curve(measured, run, f'{site}_{metric}'))}"
+                for site, noun in (("query", "queries"), ("key", "keys"))
+            )
+            told.append(f"{run}: {what} {both}.")
     return told or [_NO_RUN]
 
 

@@ -102,6 +102,8 @@ def _finish(axes: Axes, panel: Panel) -> None:
     axes.set_title(panel.heading, fontsize="small", loc="left")
     if panel.logarithmic:
         axes.set_yscale("log")
+    else:
+        axes.ticklabel_format(axis="y", useOffset=False)
     if panel.level is not None:
         axes.axhline(panel.level, color="black", linewidth=0.7, linestyle=(0, (1, 3)), zorder=0)
 

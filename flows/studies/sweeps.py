@@ -35,6 +35,10 @@ class Sweeps:
         """Return what a block is a block of."""
         return str(self._measured.facts[name].get("model_type", "block"))
 
+    def blocks(self, config: str) -> list[str]:
+        """Return the names of the blocks of a config."""
+        return [name for name in self._settings if self.config(name) == config]
+
     def width(self, config: str) -> float:
         """Return the width of a config's rows."""
         found = (name for name in self._settings if self.config(name) == config)
@@ -55,8 +59,7 @@ class Sweeps:
     def values_of(self, setting: str, config: str) -> list[float]:
         """Return the values of a setting among the blocks of a config, ascending."""
         place = _SETTINGS.index(setting)
-        own = [values for name, values in self._settings.items() if self.config(name) == config]
-        return sorted({values[place] for values in own})
+        return sorted({self._settings[name][place] for name in self.blocks(config)})
 
     def curve(
         self, label: str, blocks: Mapping[float, str], variable: str, pick: Mapping[str, object]
