@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -144,11 +145,14 @@ def test_a_missing_package_is_said_how_to_install(
         run_tasks(square, [1], lambda _: None, f"{kind}:{cluster_file}")
 
 
+# A SLURMCluster that failed to start warns when it is collected.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_argument_that_the_cluster_does_not_know_is_named(cluster_file: Path) -> None:
     pytest.importorskip("dask_jobqueue")
     cluster_file.write_text(CLUSTER.replace("cores", "corse"))
     with pytest.raises(SchedulerError, match=r"(?s)could not be started: .*check what its file"):
         run_tasks(square, [1], lambda _: None, f"slurm:{cluster_file}")
+    gc.collect()
 
 
 def test_kubernetes_is_scaled_as_the_file_says(

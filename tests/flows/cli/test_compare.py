@@ -9,21 +9,20 @@ import pytest
 from click.testing import CliRunner, Result
 
 from analysis import METRICS
+from flows.capture.checkpoints import find_checkpoints
 from flows.cli import actlas
+from flows.corpora import Chunking, add_texts
+from flows.ingestion import ingest_checkpoint
 
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory, text, run_folder) -> str:
     """A store with two models of one corpus, one of them with two steps."""
-    from flows.corpora import Chunking, add_texts
-
     uri = str(tmp_path_factory.mktemp("compared") / "store")
     add_texts(uri, "cats", {"cats.txt": text}, chunking=Chunking("chars", 50), max_sequences=20)
-    for name, steps in (("first", "0,10"), ("second", "5")):
-        folder = run_folder.parent / name
-        if not folder.exists():
-            folder.symlink_to(run_folder)
-        invoke(uri, "ingest", str(folder), "--corpus", "cats", "--steps", steps)
+    for name, steps in (("first", [0, 10]), ("second", [5])):
+        for checkpoint in find_checkpoints(str(run_folder), steps=steps, name=name):
+            ingest_checkpoint(uri, checkpoint, "cats")
     return uri
 
 
