@@ -107,6 +107,7 @@ def request_of(plan: Plan) -> Request:
         scatter=scatter,
         shapes=any(metric.needs == "sequences" for metric in metrics),
         errors=scatter and plan.errors,
+        grouped=plan.errors,
         drop_nonfinite=plan.drop_nonfinite,
         memory=plan.memory,
     )

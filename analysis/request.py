@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from analysis.groups import SCATTER_BYTES, group_bounds, group_count
 from analysis.layer import needed_keys
 from analysis.populations import Population, TokenTable
@@ -22,7 +24,8 @@ class Request:
         populations: Populations asked for.
         scatter: Whether products between dimensions are needed.
         shapes: Whether shapes of whole sequences are needed.
-        errors: Whether standard errors are wanted, so that scatters are kept by group.
+        errors: Whether standard errors of spectra are wanted, so that scatters are kept by group.
+        grouped: Whether anything is kept by group; otherwise all rows are one.
         drop_nonfinite: Whether rows with NaN or infinity are left out, instead of refused.
         precise: Whether products run in float64 instead of float32.
         memory: Bytes that a worker has, None where that was not stated.
@@ -32,6 +35,7 @@ class Request:
     scatter: bool = True
     shapes: bool = False
     errors: bool = True
+    grouped: bool = True
     drop_nonfinite: bool = False
     precise: bool = False
     memory: int | None = None
@@ -53,5 +57,7 @@ class Request:
             dim: Width of the rows.
             table: What is known about them.
         """
+        if not self.grouped:
+            return np.array([0, table.n], np.int64)
         scatters = len(needed_keys(self.populations)) if self.errors else 0
         return group_bounds(table, group_count(dim, scatters, self.scatter_bytes))

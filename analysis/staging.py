@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from analysis.lapack import add_gram
+from analysis.gram import gram
 from analysis.moment_kernels import add_triangle, finish_scatter, stage_rows
 from analysis.moments import CentralMoments
 from analysis.rows import BLOCK_ROWS, Indices, Rows
@@ -118,18 +118,9 @@ class Stage:
         if self._scatter:
             if self._product is None:
                 self._product = np.zeros((self._dim, self._dim))
-            self._add_product(staged, self._product)
+            add_triangle(gram(staged), self._product)
         self._n += self._held
         self._held = 0
-
-    def _add_product(self, staged: Rows, product: Floats) -> None:
-        """Add to the lower triangle of the product, which is all there is of it until the end."""
-        if staged.dtype == product.dtype:
-            add_gram(staged, product, fresh=False)
-            return
-        rounded = np.empty(product.shape, staged.dtype)
-        add_gram(staged, rounded, fresh=True)
-        add_triangle(rounded, product)
 
     def _central_product(self, offset: Floats) -> Floats | None:
         """Hand the product over, about the mean and in the scale of the rows."""
