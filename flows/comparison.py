@@ -7,7 +7,7 @@ from pathlib import Path
 
 from analysis.compare import CompareReport, Progress, compare
 from analysis.heatmaps import Panel, plot_matrices
-from analysis.matrices import Over, Subject, matrix_of
+from analysis.matrices import Over, Subject, matrix_of, variable
 from flows.measurement import MeasureOptions, Target
 from store.errors import StoreError
 from store.metrics import read_metrics
@@ -73,6 +73,10 @@ def draw_comparison(
     panels = [
         panel for target in targets for panel in _panels(repository, over, target, measure, targets)
     ]
+    if not panels:
+        raise StoreError(
+            f"{variable(over, measure)} is not there: run `actlas compare {over}` first"
+        )
     title = f"{targets[0].model.corpus} · rows: content" if targets else ""
     plot_matrices(panels, output, title=title)
 
@@ -82,8 +86,8 @@ def _panels(
 ) -> Iterator[Panel]:
     path = target.model.path
     results = read_metrics(repository, path)
-    if results is None:
-        raise StoreError(f"nothing has been computed for {path}: run `actlas compare {over}` first")
+    if results is None or variable(over, measure) not in results:
+        return  # there was nothing to compare it with
     values = matrix_of(results, over, measure).reindex({LAYER: list(target.layers)})
     name = path.partition("/")[2]
     last = target.steps[-1]
