@@ -96,10 +96,16 @@ class _Measured(_Request):
         default=10_000, ge=10, description="Tokens among which neighbours are sought."
     )
     seed: int = Field(default=0, description="Seed of that sample.")
+    exclude_own_sequence: bool = Field(
+        default=False, description="Seek the neighbours of a token in other sequences only."
+    )
+    memory: int | None = Field(
+        default=None, ge=1, description="Bytes that each worker has; not limited when empty."
+    )
     scheduler: str = Field(
         default_factory=lambda: os.environ.get(DASK_VARIABLE, "threads"),
-        description="Where Dask runs: threads, local:N, or the address of a scheduler; ACTLAS_DASK"
-        " of the worker when empty.",
+        description="Where Dask runs: threads, local:N, slurm:FILE, k8s:FILE or an address;"
+        " ACTLAS_DASK of the worker when empty.",
     )
 
     def measure_options(self) -> MeasureOptions:
@@ -110,6 +116,8 @@ class _Measured(_Request):
             sample=self.sample,
             seed=self.seed,
             scheduler=self.scheduler,
+            exclude_own_sequence=self.exclude_own_sequence,
+            memory=self.memory,
         )
 
 
