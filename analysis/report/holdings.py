@@ -27,6 +27,7 @@ def describe_holding(measured: Measured) -> dict[str, JSON]:
         "sites": list(held.sites),
         "tokens": held.n_tokens,
         "layers": len(held.layers),
+        "depth": list(measured.depth or (0.0, 1 / max(1, len(held.layers) - 1))),
         "width": held.width,
         "bytes": held.stored_bytes,
         "metrics": len(measured.metric_names),

@@ -21,12 +21,15 @@ class Measured:
         model_type: Architecture, empty where it is not recorded.
         causal: Whether tokens attend only to earlier ones; None where it is not recorded.
         results: Metrics (step, layer, population, ...), None where nothing was computed.
+        depth: Relative depth of layer 0, and how much each layer adds to it; a stage begins within
+            its model. None where that is not recorded.
     """
 
     held: HeldModel
     model_type: str
     causal: bool | None
     results: xr.Dataset | None
+    depth: tuple[float, float] | None = None
 
     @property
     def label(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,7 @@ from analysis.report.document import build_document
 from analysis.report.measured import Measured
 from analysis.report.page import render
 from store.catalogue import HeldModel, catalogue
+from store.depths import relative_depth
 from store.errors import UnknownNameError
 from store.metrics import read_metrics
 from store.repository import Repository
@@ -76,11 +78,13 @@ def _measured(repository: Repository, held: HeldModel, snapshot: str) -> Measure
     assert isinstance(group, zarr.Group)
     causal = group.attrs.get("causal")
     results = read_metrics(repository, held.path, snapshot)
+    first, second = relative_depth(group.attrs.asdict(), [0, 1]).tolist()
     return Measured(
         held,
         model_type=str(group.attrs.get("model_type", "")),
         causal=causal if isinstance(causal, bool) else None,
         results=None if results is None else results.load(),
+        depth=(first, 0.0 if math.isnan(second) else second - first),
     )
 
 

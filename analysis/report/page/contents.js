@@ -76,7 +76,8 @@ export function plainName(dim) {
 }
 
 export function relativeDepth(model, label) {
-  return label / Math.max(1, model.layers - 1);
+  const [first, each] = model.depth;
+  return first + each * label;
 }
 
 // The cube of a quantity (step, depth, population), heads averaged; null where a model has none.

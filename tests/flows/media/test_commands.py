@@ -90,7 +90,9 @@ def test_figures_and_pages_are_drawn(filled: Run, tmp_path: Path) -> None:
         filled("plot", "average_cosine", "--corpus", corpus, "-o", str(figure))
         assert figure.read_bytes().startswith(b"\x89PNG")
     filled("report", "-o", str(tmp_path / "report.html"))
-    assert "random-resnet/stage3" in (tmp_path / "report.html").read_text()
+    page = (tmp_path / "report.html").read_text()
+    assert '"stack":"stage2"' in page.replace(" ", "")
+    assert f'"depth":[{3 / 6},{4 / 6 - 3 / 6}]' in page.replace(" ", "")
 
 
 @pytest.mark.parametrize(
