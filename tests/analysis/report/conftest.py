@@ -80,9 +80,9 @@ def made_model(
     held = tuple(steps or (held_step(step) for step in STEPS))
     path = "/".join(filter(None, (corpus, model.replace("/", "--"), stack)))
     results = made_results() if results is None else results
-    n_layers = results.sizes.get("layer", 4)
+    layers = tuple(range(results.sizes.get("layer", 4)))
     described = HeldModel(
-        corpus, model, path, stack, ("residual",), 1000, n_layers, 16, held, 1024 * len(held), 1000
+        corpus, model, path, stack, ("residual",), 1000, layers, 16, held, 1024 * len(held), 1000
     )
     return Measured(described, "gpt_neox", causal, results)
 

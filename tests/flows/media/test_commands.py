@@ -52,7 +52,7 @@ def filled(
         )["steps"]
         run("ingest", source, "--corpus", corpus, "--sites", "residual")
         held = json.loads(run("ls", f"{corpus}/random-{model_type}", "--json").output)
-        values = [entry["n_tokens"] * entry["n_layers"] * entry["width"] for entry in held]
+        values = [entry["n_tokens"] * len(entry["layers"]) * entry["width"] for entry in held]
         assert planned["tokens"] == sum(entry["n_tokens"] for entry in held)
         assert planned["raw_bytes"] == 4 * sum(values)
     run("compute", *METRICS)
