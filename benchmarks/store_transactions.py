@@ -94,7 +94,7 @@ def _opening(place: Path, *, quick: bool) -> list[Figure]:
     figures = []
     for name, (n_models, n_steps, layers, bar) in shapes.items():
         for number in range(n_models):
-            _fill(place / name, f"model-{number}", n_steps, layers)
+            fill_blank(place / name, f"model-{number}", n_steps, layers)
         seconds, mib = _open_in_new_process(place / name)
         label = f"opening {n_models} model(s) × {n_steps} steps × {layers} layers"
         figures.append(Figure(label, seconds, "s", bar, "at most"))
@@ -102,7 +102,7 @@ def _opening(place: Path, *, quick: bool) -> list[Figure]:
     return figures
 
 
-def _fill(place: Path, model: str, steps: int, layers: int) -> None:
+def fill_blank(place: Path, model: str, steps: int, layers: int) -> None:
     """Create a model with complete steps that hold nothing: opening reads labels alone."""
     repository = prepare(place, (layers, 64, 16), model=model, step_capacity=steps)
     blank = {name: fill_value(item) for name, item in STEP_COORDINATES.items()}

@@ -200,7 +200,9 @@ def test_a_token_has_neighbours_in_every_layer(page: Browser) -> None:
 
 def test_a_metric_is_computed_and_shown(page: Browser, uri: str) -> None:
     choose(page, "compute-metric", "stable_rank")
-    page.evaluate(f"{FIND}.find((node) => node.textContent === 'Compute it').click()")
+    page.evaluate(
+        f"{FIND}.find((n) => n.tagName === 'BUTTON' && n.textContent === 'Compute it').click()"
+    )
     page.wait(f"{MODEL}('progress').text.includes('values computed in')")
     page.wait(f"{MODEL}('metric').value === 'stable_rank'")
     page.wait(f"{MODEL}('legend').text.includes('stable rank')")
