@@ -3,7 +3,7 @@
     python benchmarks/analysis.py [--json] [--quick] [--only PART ...] [--python NAME=PATH ...]
 
 Parts: moments (about 2 minutes on two quiet cores), neighbors (6), out_of_core (4, and 12 GB of
-disk in ACTLAS_BENCHMARK_DIR or the folder for temporary files).
+disk in ACTLAS_BENCHMARK_DIR or the folder for temporary files), again (1).
 
 Rivals that cannot be installed together run in an interpreter of their own:
 ``--python DADApy=PATH --python faiss=PATH --python LLM-Microscope=PATH``. A rival that is not
@@ -19,9 +19,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import moments, neighbors, out_of_core
+from benchmarks.again import measure_again
 from benchmarks.figures import show
 
-PARTS = ("moments", "neighbors", "out_of_core")
+PARTS = ("moments", "neighbors", "out_of_core", "again")
 
 
 def main() -> int:
@@ -47,6 +48,8 @@ def main() -> int:
     for part in arguments.only or PARTS:
         if part == "out_of_core":
             figures += out_of_core.measure_out_of_core(quick=arguments.quick)
+        elif part == "again":
+            figures += measure_again(quick=arguments.quick)
         else:
             module = moments if part == "moments" else neighbors
             figures += module.measure(quick=arguments.quick, pythons=pythons)

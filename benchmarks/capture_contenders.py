@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import resource
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from pydoc_data.topics import topics
 
@@ -108,6 +108,12 @@ def stored(loaded: LoadedModel, tokens: Tokens, folder: Path) -> None:
 
 def naive(loaded: LoadedModel, tokens: Tokens, folder: Path) -> None:
     """Do what most scripts do: pad to the longest, collect hidden states in lists, save them."""
+    for layer, rows in enumerate(hidden_states(loaded, tokens)):
+        torch.save(rows, folder / f"{layer}.pt")
+
+
+def hidden_states(loaded: LoadedModel, tokens: Tokens) -> Iterator[torch.Tensor]:
+    """Yield the rows (token, dim) of every layer, collected in lists over padded batches."""
     collected: list[list[torch.Tensor]] = [[] for _ in range(loaded.stack.n_blocks + 1)]
     ids = torch.zeros(tokens.n_sequences, LONGEST, dtype=torch.long)
     mask = torch.zeros_like(ids)
@@ -122,8 +128,7 @@ def naive(loaded: LoadedModel, tokens: Tokens, folder: Path) -> None:
             )
             for rows, states in zip(collected, output.hidden_states, strict=True):
                 rows += [state[: int(m.sum())] for state, m in zip(states, own_mask, strict=True)]
-    for layer, rows in enumerate(collected):
-        torch.save(torch.cat(rows), folder / f"{layer}.pt")
+    yield from map(torch.cat, collected)
 
 
 CONTENDERS: Mapping[str, Contender] = {
