@@ -96,7 +96,11 @@ def stored(loaded: LoadedModel, tokens: Tokens, folder: Path) -> None:
         "model",
         arrays=[ArraySpec(SITES["residual"], {**shape.sizes, "token": len(tokens)})],
         tokens=tokens.coordinates(),
-        attributes={"n_blocks": loaded.stack.n_blocks, "width": loaded.stack.width},
+        attributes={
+            "n_blocks": loaded.stack.n_blocks,
+            "width": loaded.stack.width,
+            "causal": loaded.stack.causal,
+        },
     )
     writer = reserve_step(repository, "corpus/model", 0, identity={"step": 0})
     assert not isinstance(writer, AlreadyStored)
