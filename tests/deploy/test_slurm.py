@@ -289,7 +289,8 @@ def test_compute_survives_a_cancelled_job(slurm, specification, training_run, fo
     compute = ["compute", "average_cosine", "svd_anisotropy", "slow_metric:slow", "--store"]
     started = [*actlas, *compute, folder / "store", "--dask", "slurm:cluster.yaml"]
     with subprocess.Popen(started, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as running:
-        wait_until(lambda: marker.exists() and marker.read_text())
+        # A worker compiles first, where nothing was compiled before.
+        wait_until(lambda: marker.exists() and marker.read_text(), seconds=240)
         subprocess.run(["scancel", marker.read_text()], check=True)
         output, _ = running.communicate(timeout=300)
     assert running.returncode == 0, output.decode()
