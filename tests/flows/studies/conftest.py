@@ -1,4 +1,4 @@
-"""Figures in one format and not laid out: layout is most of the work, and not what is tested."""
+"""Figures that are not laid out, or in one format: that is most of the work, and not tested."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from matplotlib.figure import Figure
 
 
 @pytest.fixture
-def quick_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write figures as SVG alone, as they stand."""
-    monkeypatch.setattr("flows.studies.run.SUFFIXES", (".svg",))
+def unlaid_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write figures as they stand."""
     monkeypatch.setattr(Figure, "draw_without_rendering", lambda _figure: None)
+
+
+@pytest.fixture
+def quick_figures(monkeypatch: pytest.MonkeyPatch, unlaid_figures: None) -> None:
+    """Write figures as they stand, as SVG alone."""
+    monkeypatch.setattr("flows.studies.run.SUFFIXES", (".svg",))

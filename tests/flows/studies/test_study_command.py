@@ -24,6 +24,7 @@ def study(store: str, *arguments: str, code: int = 0) -> Result:
     return result
 
 
+@pytest.mark.usefixtures("unlaid_figures")
 def test_a_study_runs_what_is_missing_and_then_finds_it(
     store: str, run_folder: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
