@@ -16,8 +16,8 @@ from flows.studies.sources import BLOCK_VOCABULARY, Modality
 SHORT_CORPUS: Final = f"{PLAY}-short"
 """Fewer pieces of the same play, for studies that keep every query and key."""
 
-ID_CORPUS: Final = "uniform-ids"
-"""Ids drawn evenly from a vocabulary: rows of an untrained embedding, as independent as can be."""
+ID_CORPUS: Final = "distinct-ids"
+"""Ids drawn from a vocabulary, each once: independent rows of an untrained embedding."""
 
 CHARACTER_CORPUS: Final = f"{PLAY}-pieces"
 """Short pieces of the same play, which models that read bytes take whole."""
@@ -38,10 +38,11 @@ def _add_play(sequences: int, characters: int = CHARACTERS) -> Callable[[str, st
     return add
 
 
-def _add_uniform_ids(store: str, name: str) -> AddedCorpus:
-    # Id 0 is a padding id, whose embedding some models set to zero.
-    drawn = np.random.default_rng(0).integers(1, BLOCK_VOCABULARY, (_ID_SEQUENCES, _ID_LENGTH))
-    return add_ids(store, name, list(drawn))
+def _add_distinct_ids(store: str, name: str) -> AddedCorpus:
+    # Id 0 is a padding id, whose embedding some models set to zero. None comes twice.
+    drawn = 1 + np.random.default_rng(0).permutation(BLOCK_VOCABULARY - 1)
+    rows = drawn[: _ID_SEQUENCES * _ID_LENGTH].reshape(_ID_SEQUENCES, _ID_LENGTH)
+    return add_ids(store, name, list(rows))
 
 
 USUAL: Final[dict[Modality, str]] = {
@@ -56,7 +57,7 @@ CORPORA: Final[dict[str, Callable[[str, str], AddedCorpus]]] = {
     CORPUS: _add_play(SEQUENCES),
     SHORT_CORPUS: _add_play(_SHORT_SEQUENCES),
     CHARACTER_CORPUS: _add_play(_PIECES, _CHARACTERS_OF_A_PIECE),
-    ID_CORPUS: _add_uniform_ids,
+    ID_CORPUS: _add_distinct_ids,
     "made-pictures": add_pictures,
     "made-sounds": add_sounds,
 }
