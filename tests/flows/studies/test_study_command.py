@@ -57,7 +57,15 @@ def test_a_study_runs_what_is_missing_and_then_finds_it(
     request.getfixturevalue("quick_figures")
     second = tmp_path / "second"
     again = study(
-        store, *asked[:1], "--models", "tiny", *asked[3:], "--from-store", "-o", str(second)
+        store,
+        *asked[:1],
+        "--models",
+        "tiny",
+        *asked[3:],
+        "--controls",
+        "--from-store",
+        "-o",
+        str(second),
     )
     assert " 0 values computed" in again.output
     assert (second / "numbers.csv").read_bytes() == (first / "numbers.csv").read_bytes()
