@@ -16,6 +16,7 @@ from typing import Final, Protocol, Self
 
 import yaml
 from distributed import Client, LocalCluster
+from distributed.security import Security
 
 from analysis.errors import SchedulerError
 
@@ -149,6 +150,9 @@ def _local(count: int, memory: int | None) -> Iterator[Client]:
             memory_limit=memory or "auto",
             host="127.0.0.1",
             dashboard_address=None,
+            # Whoever may connect may run code: other users of this machine may not.
+            protocol="tls://",
+            security=Security.temporary(),
         ) as cluster,
         Client(cluster) as client,
     ):

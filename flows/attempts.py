@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import logging
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, ParamSpec, TypeVar
@@ -91,7 +92,7 @@ def _process_ended_after(seconds: float) -> Iterator[None]:
     Prefect's own time-outs interrupt Python code alone: a loop in compiled code, or a thread that
     hangs, would hold the deployment's only slot for ever. The store is sound all the same.
     """
-    faulthandler.dump_traceback_later(seconds, exit=True)
+    faulthandler.dump_traceback_later(seconds, exit=True, file=sys.__stderr__ or sys.stderr)
     try:
         yield
     finally:

@@ -33,6 +33,9 @@ HEARTBEAT_AUTOMATION: Final = "actlas: runs without a heartbeat have crashed"
 HEARTBEAT_SECONDS: Final = 30
 """Time between two heartbeats of a run, which deploy/prefect.yaml sets for its processes."""
 
+TAG: Final = "actlas"
+"""Tag of the deployments whose runs are watched over."""
+
 HEARTBEATS_MISSED: Final = 4
 """Heartbeats that may be missed; with fewer than three, runs that go on are given up."""
 
@@ -155,6 +158,11 @@ def _watch_heartbeats(client: SyncPrefectClient) -> None:
                 "prefect.flow-run.Crashed",
             },
             match={"prefect.resource.id": ["prefect.flow-run.*"]},
+            # Other flows of the server have heartbeats of their own, or none.
+            match_related={
+                "prefect.resource.role": ["tag"],
+                "prefect.resource.id": [f"prefect.tag.{TAG}"],
+            },
             for_each={"prefect.resource.id"},
             posture=Posture.Proactive,
             threshold=1,

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from flows.cli import actlas
-from flows.deployments import HEARTBEAT_SECONDS, HEARTBEATS_MISSED, read_deployments
+from flows.deployments import HEARTBEAT_SECONDS, HEARTBEATS_MISSED, TAG, read_deployments
 from flows.failures import ServerError
 from flows.notify import CHECKPOINT_AVAILABLE
 
@@ -80,6 +80,7 @@ def test_one_run_at_a_time_woken_by_the_event_with_a_heartbeat() -> None:
     document = yaml.safe_load(FILE.read_text())
     for one in document["deployments"]:
         assert one["concurrency_limit"] == {"limit": 1, "collision_strategy": "CANCEL_NEW"}
+        assert TAG in one["tags"]
         variables = one["work_pool"]["job_variables"]
         assert variables["env"]["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"] == str(HEARTBEAT_SECONDS)
         assert variables["command"] == "python -m flows.execute"

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 from click.testing import CliRunner
+from distributed import Client
 
+from analysis.clusters import connected
 from flows.cli import actlas
 from store.catalogue import catalogue
 from store.repository import Repository
@@ -70,3 +72,15 @@ def test_none_of_it_is_executed(
     # The tokenizer of step 4 is read without its code, or not at all; step 5 has none.
     assert {step.step for step in model.steps if step.complete} <= {4, 5}
     assert 5 in {step.step for step in model.steps if step.complete}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default::ResourceWarning")
+def test_a_stranger_on_this_machine_does_not_get_into_a_cluster_of_ours() -> None:
+    with connected("local:1") as client:
+        address = client.scheduler.address
+        assert address.startswith("tls://127.0.0.1:")
+        assert client.submit(sum, [1, 2]).result(timeout=60) == 3
+        for stranger, error in ((address, TypeError), (address.replace("tls", "tcp"), OSError)):
+            with pytest.raises(error):
+                Client(stranger, timeout="2s")
