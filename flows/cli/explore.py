@@ -51,8 +51,8 @@ def explore(port: int, address: str, store: str) -> None:
             " with --port, or 0 for any"
         ) from error
     server.start()
-    click.echo(f"Open http://{address}:{server.port}/ in a browser. Ctrl-C ends it.")
     try:
+        click.echo(f"Open http://{address}:{server.port}/ in a browser. Ctrl-C ends it.")
         server.io_loop.start()
     except KeyboardInterrupt:
-        click.echo("Stopped; the store is as it was.", err=True)
+        click.echo("Stopped; metrics that were computed here are in the store.", err=True)

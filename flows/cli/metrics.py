@@ -13,6 +13,7 @@ from flows.cli.options import (
     Chosen,
     Moment,
     NameList,
+    complete_metric,
     examples,
     json_option,
     moment_options,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
         "actlas compute --plan",
     ),
 )
-@click.argument("metrics", nargs=-1, metavar="[METRIC…]")
+@click.argument("metrics", nargs=-1, metavar="[METRIC…]", shell_complete=complete_metric)
 @selection_options
 @click.option(
     "--populations",
@@ -162,7 +163,7 @@ def _sentence(report: MeasureReport, *, plan: bool) -> str:
         "actlas show average_cosine --population all --csv > cosine.csv",
     ),
 )
-@click.argument("metric")
+@click.argument("metric", shell_complete=complete_metric)
 @selection_options
 @population_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
@@ -216,7 +217,7 @@ def _cell(value: str | float) -> str:
         "actlas plot two_nn --x step --models tiny-neox -o dimension.pdf",
     ),
 )
-@click.argument("metric")
+@click.argument("metric", shell_complete=complete_metric)
 @click.option(
     "--x",
     type=click.Choice(["relative_depth", "layer", "step"]),

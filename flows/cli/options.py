@@ -222,6 +222,13 @@ class Chosen:
     layers: tuple[int, ...] | None
 
 
+def complete_metric(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names of metrics that begin as what was typed, for a shell."""
+    from analysis.metrics import METRICS
+
+    return [name for name in METRICS if name.startswith(incomplete)]
+
+
 def selection_options(command: Callable[..., object]) -> Callable[..., object]:
     """Add ``--corpus``, ``--models``, ``--steps`` and ``--layers``, taken as one ``chosen``."""
 

@@ -65,15 +65,19 @@ def test_completion_gives_a_script_of_the_shell(shell: str) -> None:
     assert f"_ACTLAS_COMPLETE={shell}_complete" in script
 
 
-def test_a_shell_is_told_commands_and_options() -> None:
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [("actlas compute --sam", "--sample"), ("actlas show isosc", "isoscore")],
+)
+def test_a_shell_is_told_options_and_metrics(typed: str, completed: str) -> None:
     environment = os.environ | {
         "_ACTLAS_COMPLETE": "bash_complete",
-        "COMP_WORDS": "actlas compute --sam",
+        "COMP_WORDS": typed,
         "COMP_CWORD": "2",
     }
     command = [sys.executable, "-c", "from flows.cli import main; main()"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout == "plain,--sample\n"
+    assert done.stdout == f"plain,{completed}\n"
 
 
 def test_quiet_leaves_results_alone(store: str, run_folder: Path) -> None:
