@@ -40,6 +40,7 @@ class MeasureReport:
         bytes_read: Bytes of their values in memory.
         snapshot: Snapshot of the store that the activations were read from.
         seconds: Time the run took.
+        left_out: Metrics that need whole sequences, where only some rows of them are kept.
     """
 
     path: str
@@ -49,6 +50,7 @@ class MeasureReport:
     bytes_read: int
     snapshot: str
     seconds: float
+    left_out: tuple[str, ...] = ()
 
 
 def measure(
@@ -134,6 +136,7 @@ def measure(
         bytes_read=sum(slab_bytes(task.slab) for task in tasks),
         snapshot=snapshot,
         seconds=time.monotonic() - started,
+        left_out=tuple(sorted({name for found in work.values() for name in found.left_out})),
     )
 
 

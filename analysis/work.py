@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -20,8 +20,11 @@ from analysis.tasks import SlabResult, SlabTask
 from store.arrays import member
 from store.metrics import Definition, missing_metrics
 from store.repository import Repository
-from store.schema import DIM, HEAD, HEAD_DIM, POPULATION, STEP, TOKEN
+from store.schema import DIM, HEAD, HEAD_DIM, POPULATION, ROW_CHOICE, STEP, TOKEN
 from store.slab import Slab, slabs
+
+ONE_ROW_LACKS: Final = frozenset({"average_cosine_within"})
+"""Metrics without a value where one row of each sequence is kept."""
 
 RESIDUAL: Final = "residual"
 """The site whose results go by the plain names of the metrics."""
@@ -40,12 +43,14 @@ class Work:
         missing: Values (metric, step, layer, population) that are.
         current: Values asked for that are not.
         plan: What is wanted of the site.
+        left_out: Metrics that cannot be had, since only some rows of each sequence are kept.
     """
 
     tasks: list[SlabTask]
     missing: int
     current: int
     plan: Plan
+    left_out: tuple[str, ...] = ()
 
 
 def find_work(
@@ -71,11 +76,13 @@ def find_work(
 
     Raises:
         UnknownNameError: If the model, the site, a step or a layer is not in the store.
-        InputError: If the site has no rows (token, dim).
+        InputError: If the site has no rows (token, dim), or no metric can be had of those kept.
     """
     found = slabs(repository, path, site=site, steps=steps, layers=layers, snapshot=snapshot)
     if found:
         plan = _plan_of_site(plan, found[0])
+    left_out = _without_sequences(repository, path, snapshot, plan)
+    plan = replace(plan, metrics=tuple(one for one in plan.metrics if one.name not in left_out))
     labels = {slab: _labels(slab) for slab in found}
     heads = _head_labels(found[0]) if found else {}
     tasks: list[SlabTask] = []
@@ -96,7 +103,29 @@ def find_work(
         if needed.metrics:
             drop = slab.slot in nonfinite
             tasks.append(SlabTask(slab, replace(needed, drop_nonfinite=drop)))
-    return Work(tasks, missing, current, plan)
+    return Work(tasks, missing, current, plan, left_out)
+
+
+def _without_sequences(
+    repository: Repository, path: str, snapshot: str, plan: Plan
+) -> tuple[str, ...]:
+    """Return the metrics of whole sequences where not every row of a sequence is kept.
+
+    Raises:
+        InputError: If there are no others.
+    """
+    group = repository.read(snapshot)[path]
+    chosen = group.attrs.asdict().get(ROW_CHOICE)
+    if chosen is None:
+        return ()
+    missed = {one.name for one in plan.metrics if one.needs == "sequences"}
+    if isinstance(chosen, Mapping) and chosen.get("kind") != "sample":
+        missed |= {one.name for one in plan.metrics if one.name in ONE_ROW_LACKS}
+    if missed and len(missed) == len(plan.metrics):
+        raise InputError(
+            f"{', '.join(sorted(missed))}: needs whole sequences, of which {path} keeps {chosen}"
+        )
+    return tuple(sorted(missed))
 
 
 def _plan_of_site(plan: Plan, slab: Slab) -> Plan:

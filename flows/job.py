@@ -41,6 +41,7 @@ class CaptureOptions:
         dtype: What the model computes in; as its weights are stored when None.
         device: A torch device, ``auto`` for CUDA if there is any, or ``split`` over all there are.
         batch_tokens: Tokens of a batch, by the device when None.
+        truncate: Cut sequences that are longer than the model takes, instead of refusing them.
         allow_nonfinite: Store NaN and infinity, counted, instead of refusing them.
         supersede: Replace what is stored under the step from other weights or other inputs.
         precision: Dtype to whose values activations are rounded; float32 leaves them as they are.
@@ -55,6 +56,7 @@ class CaptureOptions:
     dtype: Dtype | None = None
     device: str = "auto"
     batch_tokens: int | None = None
+    truncate: bool = True
     allow_nonfinite: bool = False
     supersede: bool = False
     precision: Precision = FULL_PRECISION

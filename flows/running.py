@@ -14,6 +14,7 @@ from flows.capture.errors import CheckpointError, InputError
 from flows.capture.rounding import FULL_PRECISION, Precision
 from flows.capture.settling import file_states
 from flows.capture.tokens import Tokens
+from flows.group_facts import model_facts
 from flows.inputs import corpus_inputs
 from flows.job import DEFAULT_SITES, RIVAL_WAIT, CaptureOptions, Job
 from flows.losses import TOKEN_LOSS, MeanLoss
@@ -23,11 +24,8 @@ from store.errors import NonFiniteError, StoreError, UnknownNameError
 from store.identity import JSON
 from store.request import AlreadyStored
 from store.schema import (
-    ENCODER_DECODER,
     HEAD,
     HEAD_DIM,
-    LAYER_CHOICE,
-    ROW_CHOICE,
     SITES,
     TOKEN,
     site_variable,
@@ -72,6 +70,12 @@ def run_job(job: Job, progress: Progress | None = None) -> bool:
         Whether anything was stored: another process may have been faster.
     """
     shown = corpus_inputs(job.corpus, job.checkpoint)
+    if not job.options.truncate and isinstance(shown, Tokens) and shown.truncated:
+        raise InputError(
+            f"{shown.truncated} of {shown.n_sequences} sequences of {job.corpus.name} are longer "
+            f"than the {shown.lengths.max()} tokens that {job.checkpoint.model} takes: cut the "
+            "corpus into shorter ones, or let them be truncated"
+        )
     loaded = load_job(job, shown)
     parts = [(one, stack_tokens(one, shown)) for one in loaded.each_stack()]
     return store_parts(job, parts, progress)
@@ -242,46 +246,9 @@ def _create(job: Job, loaded: LoadedModel, tokens: Tokens) -> tuple[str, ...]:
             for shape in site_shapes(stack, sites, job.options.layers)
         ],
         tokens=shown_tokens(loaded, tokens).coordinates(),
-        attributes={
-            "model_type": loaded.model_type,
-            "causal": stack.causal,
-            "n_blocks": stack.n_blocks,
-            "width": stack.width,
-            "special_tokens": job.corpus.special_tokens,
-            "n_sequences": tokens.n_sequences,
-            "truncated_sequences": tokens.truncated,
-            "corpus_sha256": job.corpus.content_sha256,
-            **_stack_facts(loaded),
-            **_block_settings(job),
-            **_choices(job.options),
-        },
+        attributes=model_facts(job, loaded, tokens),
     )
     return sites
-
-
-def _stack_facts(loaded: LoadedModel) -> dict[str, JSON]:
-    """Return how a stack belongs to its model, where that is no encoder-decoder of text."""
-    stack = loaded.stack
-    names = [one.name for one in loaded.stacks if one.name is not None]
-    facts: dict[str, JSON] = {}
-    if names and tuple(names) != ENCODER_DECODER:
-        facts["stacks"] = [*names]
-    if stack.depth_blocks not in (None, stack.n_blocks):
-        facts |= {"depth_start": stack.depth_start, "depth_blocks": stack.depth_blocks}
-    return facts
-
-
-def _block_settings(job: Job) -> dict[str, JSON]:
-    """Return how a single untrained block was set up, nothing for a model."""
-    random = job.checkpoint.random
-    return {} if random is None or random.block is None else {**random.block.attributes()}
-
-
-def _choices(options: CaptureOptions) -> dict[str, JSON]:
-    """Return which rows and layers are kept, nothing where all are."""
-    rows = options.rows.facts()
-    chosen: dict[str, JSON] = {ROW_CHOICE: rows} if rows else {}
-    return chosen if options.layers is None else chosen | {LAYER_CHOICE: [*options.layers]}
 
 
 def _needs_probabilities(options: CaptureOptions) -> bool:

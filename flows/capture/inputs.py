@@ -268,6 +268,7 @@ def _encode_slowly(
     document: int, text: str, tokenizer: PreTrainedTokenizerBase, size: int | None, special: bool
 ) -> Iterator[Piece]:
     ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+    spans = _spans(text, tokenizer.convert_ids_to_tokens(ids))
     added = tokenizer.num_special_tokens_to_add() if special else 0
     room = max(len(ids), 1) if size is None else size - added
     if room < 1:
@@ -279,9 +280,30 @@ def _encode_slowly(
             return_special_tokens_mask=True,
             verbose=False,
         )
+        special_mask = np.asarray(whole["special_tokens_mask"], dtype=np.bool_)
+        characters = np.full((len(special_mask), 2), -1, dtype=np.int32)
+        own = spans[start : start + room]
+        if np.count_nonzero(~special_mask) == len(own):
+            characters[~special_mask] = own
         yield Piece(
             ids=np.asarray(whole["input_ids"], dtype=np.int32),
-            special=np.asarray(whole["special_tokens_mask"], dtype=np.bool_),
-            characters=np.full((len(whole["input_ids"]), 2), -1, dtype=np.int32),
+            special=special_mask,
+            characters=characters,
             document=document,
         )
+
+
+def _spans(text: str, tokens: Sequence[str]) -> NDArray[np.int32]:
+    """Return the first character of each token and one past its last, -1 where they do not tell.
+
+    They do where tokens are pieces of the text, such as its characters, and where each stands for
+    one byte of it in UTF-8, as the character of that number: the bytes of a character share it.
+    """
+    if "".join(tokens) == text:
+        ends = np.cumsum([len(token) for token in tokens], dtype=np.int32)
+        return np.stack([np.append(0, ends[:-1]), ends], axis=1).astype(np.int32)[: len(tokens)]
+    encoded = np.frombuffer(text.encode(), dtype=np.uint8)
+    if [len(token) == 1 and ord(token) for token in tokens] == encoded.tolist():
+        starts = np.cumsum(encoded & 0xC0 != 0x80) - 1
+        return np.stack([starts, starts + 1], axis=1).astype(np.int32)
+    return np.full((len(tokens), 2), -1, dtype=np.int32)

@@ -10,15 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flows.capture.rounding import Precision
-from flows.cli.options import (
-    NameList,
-    NumberList,
-    examples,
-    json_option,
-    precision_option,
-    store_option,
-)
+from flows.cli.capture_options import capture_options
+from flows.cli.options import NumberList, examples, json_option, store_option
 from flows.console import (
     byte_size,
     duration,
@@ -31,9 +24,8 @@ from flows.console import (
 
 if TYPE_CHECKING:
     from flows.capture.checkpoints import Checkpoint, Gap
-    from flows.capture.chosen import RowChoice
     from flows.ingestion import IngestResult
-    from flows.job import CaptureOptions, Dtype
+    from flows.job import CaptureOptions
     from flows.planning import PlannedStep
     from flows.running import Progress
     from flows.sweep import Sweep
@@ -61,63 +53,9 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Steps of revisions, repositories or folders: a name and its step a line.",
 )
-@click.option(
-    "--sites",
-    type=NameList(),
-    metavar="A,B",
-    help="What to keep; any module as 'module:layers.{i}.mlp.act', {i} for each block's number."
-    "  [default: residual, and final_norm where there is one]",
-)
-@click.option(
-    "--blocks",
-    metavar="PATH",
-    help="The list of blocks, for a model where it is not found: 'encoder.layers'.",
-)
-@click.option(
-    "--layers",
-    type=NumberList(),
-    metavar="0,6,…|all",
-    help="Layers kept, 0 for the embedding output, and blocks by the layers they give."
-    "  [default: all]",
-)
-@click.option(
-    "--tokens",
-    type=click.Choice(["all", "last", "first", "mean"]),
-    default="all",
-    show_default=True,
-    help="Rows kept of a sequence: every token's, its last or first one (CLS), or their mean.",
-)
-@click.option(
-    "--tokens-per-sequence",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Keep only N tokens of each sequence, drawn with the corpus's seed; not special ones.",
-)
+@capture_options
 @click.option("--name", help="Store the model under this name.  [default: the folder's or Hub id]")
-@click.option(
-    "--device",
-    default="auto",
-    show_default=True,
-    help="auto, cpu, cuda, cuda:1 …; split for a model that fits no single GPU (accelerate).",
-)
-@click.option(
-    "--dtype",
-    type=click.Choice(["float32", "bfloat16", "float16"]),
-    help="What the model computes in.  [default: as its weights are stored]",
-)
-@click.option(
-    "--batch-tokens",
-    type=click.IntRange(min=1),
-    help="Tokens of a batch.  [default: by the device]",
-)
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of random: models.")
-@precision_option
-@click.option(
-    "--allow-nonfinite", is_flag=True, help="Store NaN and infinity, counted, not refused."
-)
-@click.option(
-    "--supersede", is_flag=True, help="Replace a step stored from other weights; history keeps it."
-)
 @click.option(
     "--clean-cache",
     is_flag=True,
@@ -145,19 +83,9 @@ def ingest(
     corpus: str,
     steps: tuple[int, ...] | None,
     steps_table: Path | None,
-    sites: tuple[str, ...] | None,
-    blocks: str | None,
-    layers: tuple[int, ...] | None,
-    tokens: str,
-    tokens_per_sequence: int | None,
+    options: CaptureOptions,
     name: str | None,
-    device: str,
-    dtype: Dtype | None,
-    batch_tokens: int | None,
     seed: int,
-    precision: Precision,
-    allow_nonfinite: bool,
-    supersede: bool,
     clean_cache: bool,
     workers: int,
     plan: bool,
@@ -173,7 +101,6 @@ def ingest(
     from flows.capture.checkpoints import find_present
     from flows.capture.errors import UnknownStepError
     from flows.capture.steps import read_steps_table
-    from flows.running import CaptureOptions
     from flows.sizes import refuse_what_does_not_fit
     from flows.sweep import Sweep
 
@@ -188,18 +115,6 @@ def ingest(
         gaps += absent
     if not checkpoints:
         raise UnknownStepError(gaps[0].problem)
-    options = CaptureOptions(
-        sites=sites,
-        blocks=blocks,
-        layers=layers,
-        rows=_row_choice(tokens, tokens_per_sequence),
-        device=device,
-        dtype=dtype,
-        batch_tokens=batch_tokens,
-        precision=precision,
-        allow_nonfinite=allow_nonfinite,
-        supersede=supersede,
-    )
     if plan:
         _plan(store, checkpoints, corpus, options, as_json=as_json)
     else:
@@ -207,14 +122,6 @@ def ingest(
             refuse_what_does_not_fit(store, checkpoints, corpus, options)
         sweep = Sweep(store, checkpoints, corpus, options, clean_cache, workers)
         _ingest(sweep, gaps, as_json=as_json)
-
-
-def _row_choice(tokens: str, per_sequence: int | None) -> RowChoice:
-    from flows.capture.chosen import ALL, row_choice
-
-    if per_sequence is not None and tokens != ALL:
-        raise click.UsageError("Give either --tokens or --tokens-per-sequence.")
-    return row_choice(tokens, per_sequence)
 
 
 def _plan(

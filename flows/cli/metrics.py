@@ -150,6 +150,8 @@ def compute(
 
 def _sentence(report: MeasureReport, *, plan: bool) -> str:
     there = f"{report.up_to_date:,} values up to date"
+    if report.left_out:
+        there += f"; left out, since not every row is kept: {', '.join(report.left_out)}"
     if plan:
         return f"{report.path}: {report.computed:,} values to compute, {there}"
     took = f" in {duration(report.seconds)}" if report.computed else ""

@@ -110,11 +110,38 @@ def test_sequences_longer_than_the_model_takes_are_counted(store: str, run_folde
     run = functools.partial(CliRunner().invoke, actlas, env={"ACTLAS_STORE": store})
     assert run(["corpus", "add", "long", "--ids", str(ids)]).exit_code == 0
     arguments = ["ingest", str(run_folder / "checkpoint-5"), "--corpus", "long"]
+    refused = run([*arguments, "--no-truncate"])
+    assert refused.exit_code == 1
+    assert "2 of 2 sequences of long are longer than the 64 tokens that tiny" in refused.stderr
     said = "2 of 2 sequences are longer than the model takes, and are cut"
     assert said in run([*arguments, "--plan"]).stdout
     assert said in run(arguments).stdout
     assert said in run(arguments).stdout
     assert open_store(store)["long/tiny"].sizes["token"] == 2 * 64
+
+
+def test_code_beside_a_checkpoint_is_not_run(refused: Refused, checkpoint: Path) -> None:
+    config = json.loads((checkpoint / "config.json").read_text())
+    config |= {
+        "model_type": "mine",
+        "auto_map": {"AutoConfig": "mine.Mine", "AutoModel": "mine.My"},
+    }
+    (checkpoint / "config.json").write_text(json.dumps(config))
+    ran = checkpoint / "ran"
+    (checkpoint / "mine.py").write_text(f"open({str(ran)!r}, 'w').close()")
+    message = refused("ingest", str(checkpoint), "--corpus", "cats")
+    assert "needs Python code that comes with it, which is never run" in message
+    assert not ran.exists()
+
+
+def test_a_tokenizer_of_another_model(refused: Refused, checkpoint: Path) -> None:
+    from transformers import AutoConfig, GPTNeoXForCausalLM
+
+    config = AutoConfig.from_pretrained(checkpoint)
+    config.vocab_size = 20
+    GPTNeoXForCausalLM(config).save_pretrained(checkpoint)
+    message = refused("ingest", str(checkpoint), "--corpus", "cats")
+    assert re.search(r"token id \d+ is outside the vocabulary of gpt_neox, 0 to 19", message)
 
 
 def test_no_config(refused: Refused, checkpoint: Path) -> None:

@@ -63,6 +63,13 @@ def test_rows_of_choice_are_kept_and_replayed(store: str, run, run_folder, choic
     assert model.sizes["token"] == (60 if "3" in choice else 20)
     done = run(["verify", "--replay", "3", "--source", folder])
     assert done.exit_code == 0, done.output
+    if "last" in choice:
+        done = run(["compute", "average_cosine", "average_cosine_within", "curvature"])
+        told = "left out, since not every row is kept: average_cosine_within, curvature"
+        assert told in done.output
+        refused = run(["compute", "curvature"])
+        assert refused.exit_code == 1
+        assert "curvature: needs whole sequences, of which cats/tiny keeps" in refused.stderr
     assert "stored already" in run(arguments).output
     other = run(["ingest", folder, "--corpus", "cats"])
     assert other.exit_code == 1

@@ -186,3 +186,16 @@ def test_the_digest_tells_ids_and_their_sequences_apart(sequences: list[list[int
 def test_the_digest_is_what_it_was() -> None:
     expected = "44983f413ca8bdfa34c47c96736055689413cda12a6093caf822dfff1f7ae6e0"
     assert from_ids([np.array([1, 2]), np.array([3])]).sha256() == expected
+
+
+def test_bytes_and_characters_know_where_they_stand() -> None:
+    from transformers import ByT5Tokenizer, CanineTokenizer
+
+    # One, two and three bytes of UTF-8, then one.
+    text = "aé€b"
+    found = tokenize([text], ByT5Tokenizer(), chunking={"unit": "chars"}, special_tokens=True)
+    assert found.char_start.tolist() == [0, 1, 1, 2, 2, 2, 3, -1]
+    assert found.char_end.tolist() == [1, 2, 2, 3, 3, 3, 4, -1]
+    assert found.special.tolist() == [False] * 7 + [True]
+    found = tokenize([text], CanineTokenizer(), chunking={"unit": "chars"}, special_tokens=True)
+    assert found.char_start.tolist() == [-1, 0, 1, 2, 3, -1]

@@ -1,0 +1,62 @@
+"""What the group of a model, or of one of its stacks, says about itself in its attributes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flows.capture.tokens import Tokens
+from flows.job import CaptureOptions, Job
+from store.identity import JSON
+from store.schema import ENCODER_DECODER, LAYER_CHOICE, ROW_CHOICE
+
+if TYPE_CHECKING:
+    from flows.capture.weights import LoadedModel
+
+
+def model_facts(job: Job, loaded: LoadedModel, tokens: Tokens) -> dict[str, JSON]:
+    """Return the attributes of the group of the chosen stack.
+
+    Args:
+        job: What is run.
+        loaded: Its model.
+        tokens: What the stack is shown.
+    """
+    stack = loaded.stack
+    return {
+        "model_type": loaded.model_type,
+        "causal": stack.causal,
+        "n_blocks": stack.n_blocks,
+        "width": stack.width,
+        "special_tokens": job.corpus.special_tokens,
+        "n_sequences": tokens.n_sequences,
+        "truncated_sequences": tokens.truncated,
+        "corpus_sha256": job.corpus.content_sha256,
+        **_stack_facts(loaded),
+        **_block_settings(job),
+        **_choices(job.options),
+    }
+
+
+def _stack_facts(loaded: LoadedModel) -> dict[str, JSON]:
+    """Return how a stack belongs to its model, where that is no encoder-decoder of text."""
+    stack = loaded.stack
+    names = [one.name for one in loaded.stacks if one.name is not None]
+    facts: dict[str, JSON] = {}
+    if names and tuple(names) != ENCODER_DECODER:
+        facts["stacks"] = [*names]
+    if stack.depth_blocks not in (None, stack.n_blocks):
+        facts |= {"depth_start": stack.depth_start, "depth_blocks": stack.depth_blocks}
+    return facts
+
+
+def _block_settings(job: Job) -> dict[str, JSON]:
+    """Return how a single untrained block was set up, nothing for a model."""
+    random = job.checkpoint.random
+    return {} if random is None or random.block is None else {**random.block.attributes()}
+
+
+def _choices(options: CaptureOptions) -> dict[str, JSON]:
+    """Return which rows and layers are kept, nothing where all are."""
+    rows = options.rows.facts()
+    chosen: dict[str, JSON] = {ROW_CHOICE: rows} if rows else {}
+    return chosen if options.layers is None else chosen | {LAYER_CHOICE: [*options.layers]}
