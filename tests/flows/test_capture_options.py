@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -118,3 +120,37 @@ def test_blocks_by_name_are_part_of_the_identity(store: str, checkpoints: list[C
     with pytest.raises(IdentityConflictError, match=r"blocks: stored .*, wanted nothing"):
         ingest_checkpoint(store, checkpoints[0], "cats")
     assert np.isfinite(open_store(store)["cats/tiny"].residual.values).all()
+
+
+def test_several_processes_run_checkpoints_side_by_side(store: str, run, run_folder) -> None:
+    folder = Path(store).parent / "tiny"
+    shutil.copytree(run_folder, folder)
+    weights = folder / "checkpoint-5" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:4096])
+    done = run(["ingest", str(folder), "--corpus", "cats", "--workers", "2"])
+    assert done.exit_code == 1
+    assert "2 of 3 checkpoints were run" in done.stdout
+    assert "tiny step 5" in done.stderr
+    assert "is truncated" in done.stderr
+    assert list(open_store(store)["cats/tiny"].step.values) == [0, 10]
+
+
+def test_steps_that_are_not_there_are_named_and_the_others_run(store: str, run, run_folder) -> None:
+    done = run(["ingest", str(run_folder), "--corpus", "cats", "--steps", "0,3,5"])
+    assert done.exit_code == 1
+    assert "2 of 3 checkpoints were run" in done.stdout
+    assert "tiny step 3: " in done.stderr
+    assert "has no step 3: it has 0, 5, 10" in done.stderr
+    assert list(open_store(store)["cats/tiny"].step.values) == [0, 5]
+
+
+def test_the_dtype_is_part_of_the_identity(store: str, checkpoints: list[Checkpoint]) -> None:
+    narrow = CaptureOptions(dtype="bfloat16", sites=("residual",))
+    assert ingest_checkpoint(store, checkpoints[0], "cats", options=narrow).ingested
+    held = find_step(Repository.open(store), "cats/tiny", 0)
+    assert held is not None
+    assert (held.source_dtype, held.identity["dtype"]) == ("bfloat16", "bfloat16")
+    values = open_store(store)["cats/tiny"].residual.values
+    assert not np.any(values.view(np.uint32) & 0xFFFF)
+    with pytest.raises(IdentityConflictError, match='dtype: stored "bfloat16", wanted "as stored"'):
+        ingest_checkpoint(store, checkpoints[0], "cats")
