@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -138,7 +139,9 @@ def load_job(job: Job, shown: Tokens | Items) -> LoadedModel:
 
 def stack_tokens(loaded: LoadedModel, shown: Tokens | Items) -> Tokens:
     """Return the tokens with which the chosen stack is run: rows, where items are shown."""
-    return shown if isinstance(shown, Tokens) else shown.tokens(loaded.stack.extent)
+    if isinstance(shown, Tokens):
+        return replace(shown, rate=loaded.stack.rate)
+    return shown.tokens(loaded.stack.extent)
 
 
 def with_rows(job: Job, loaded: LoadedModel, tokens: Tokens) -> Tokens:
@@ -149,7 +152,7 @@ def with_rows(job: Job, loaded: LoadedModel, tokens: Tokens) -> Tokens:
     """
     if job.options.rows.kind == MEAN and TOKEN_LOSS in (job.options.sites or ()):
         raise InputError(f"{TOKEN_LOSS} has no value for first tokens: keep it without a mean")
-    return choose_rows(tokens, shown_tokens(loaded, tokens).special, job.options.rows)
+    return choose_rows(tokens, shown_tokens(loaded, tokens), job.options.rows)
 
 
 def shown_tokens(loaded: LoadedModel, tokens: Tokens) -> Tokens:

@@ -68,15 +68,18 @@ def make_batch(
         inputs: What the model is shown.
     """
     rows = _ranges(tokens.row_offsets, sequences)
+    n_tokens = int(np.count_nonzero(present))
+    if tokens.rate > 1:
+        present = present[:, : present.shape[1] // tokens.rate]
     places = np.flatnonzero(present)
     if tokens.kept is not None:
         counts = np.diff(tokens.row_offsets)[sequences]
-        starts = np.arange(len(sequences)) * present.shape[1] - tokens.offsets[sequences]
+        starts = np.arange(len(sequences)) * present.shape[1] - tokens.place_offsets[sequences]
         places = tokens.kept[rows] + np.repeat(starts, counts)
     return Batch(
         inputs=inputs,
         present=torch.from_numpy(present),
-        n_tokens=int(np.count_nonzero(present)),
+        n_tokens=n_tokens,
         kept=None if tokens.pooled else torch.from_numpy(places),
         rows=rows,
     )
@@ -98,14 +101,14 @@ class Pending:
 
     Args:
         tokens: Tokens of the corpus.
-        window: Sequences to run; those without tokens are left out.
+        window: Sequences to run; those that give no row are left out.
         padding_id: Id shown where there is no token.
     """
 
     def __init__(self, tokens: Tokens, window: range, padding_id: int) -> None:
         lengths = tokens.lengths
         order = np.arange(window.start, window.stop)
-        order = order[lengths[order] > 0]
+        order = order[np.diff(tokens.place_offsets)[order] > 0]
         self._tokens, self._padding_id = tokens, padding_id
         self._left = order[np.argsort(-lengths[order], kind="stable")]
 
@@ -120,7 +123,11 @@ class Pending:
         """
         # The first is the longest, so that it decides the width of the batch.
         longest = int(self._tokens.lengths[self._left[0]])
-        return _pad(self._tokens, self._left[: max(1, batch_tokens // longest)], self._padding_id)
+        chosen = self._left[: max(1, batch_tokens // longest)]
+        if self._tokens.rate > 1:
+            # A row that spans padding would be another one: only equal lengths run together.
+            chosen = chosen[self._tokens.lengths[chosen] == longest]
+        return _pad(self._tokens, chosen, self._padding_id)
 
     def done(self, batch: Batch) -> None:
         """Take the sequences of a batch off."""

@@ -68,12 +68,12 @@ def row_choice(kind: str, per_sequence: int | None) -> RowChoice:
     return RowChoice(SAMPLE, per_sequence)
 
 
-def choose_rows(tokens: Tokens, special: NDArray[np.bool_], choice: RowChoice) -> Tokens:
+def choose_rows(tokens: Tokens, shown: Tokens, choice: RowChoice) -> Tokens:
     """Return tokens of which only some rows are kept; a model is shown all of them.
 
     Args:
         tokens: Every token of a corpus.
-        special: (token,) whether each is an added one, as the stack that is run sees it.
+        shown: The same as the stack that is run sees them.
         choice: Which rows are kept.
 
     Raises:
@@ -83,7 +83,7 @@ def choose_rows(tokens: Tokens, special: NDArray[np.bool_], choice: RowChoice) -
         return tokens
     if choice.kind == MEAN:
         return replace(tokens, pooled=True)
-    kept = _kept(tokens, special, choice)
+    kept = _kept(shown, choice)
     if not len(kept):
         raise InputError(
             f"no token is kept of {len(tokens)}: all of them are special; choose first or mean"
@@ -91,18 +91,19 @@ def choose_rows(tokens: Tokens, special: NDArray[np.bool_], choice: RowChoice) -
     return replace(tokens, kept=kept)
 
 
-def _kept(tokens: Tokens, special: NDArray[np.bool_], choice: RowChoice) -> NDArray[np.int64]:
+def _kept(shown: Tokens, choice: RowChoice) -> NDArray[np.int64]:
     if choice.kind == FIRST:
-        return tokens.offsets[:-1][tokens.lengths > 0]
-    content = np.flatnonzero(~special)
-    sequence = tokens.sequence[content]
+        return shown.place_offsets[:-1][np.diff(shown.place_offsets) > 0]
+    columns = shown.coordinates()
+    content = np.flatnonzero(~columns["special"].astype(np.bool_))
+    sequence = columns["sequence"].astype(np.int64)[content]
     if choice.kind == LAST:
         ends = np.append(np.diff(sequence) > 0, np.True_)[: len(content)]
         last: NDArray[np.int64] = content[ends]
         return last
     assert choice.per_sequence is not None
-    # A number for every token, added or not, so that sequences added later change no draw.
-    keys = np.random.default_rng(choice.seed).random(len(tokens))[content]
+    # A number for every row, of added tokens or not, so that later sequences change no draw.
+    keys = np.random.default_rng(choice.seed).random(len(columns["special"]))[content]
     order = np.lexsort((keys, sequence))
     starts = np.searchsorted(sequence, sequence)
     rank = np.arange(len(content)) - starts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 import numpy as np
@@ -139,7 +140,9 @@ def window_tokens(tokens: Tokens, shapes: Sequence[SiteShape], batch_tokens: int
 
 def _check_tokens(loaded: LoadedModel, tokens: Tokens) -> None:
     config = loaded.model.config
-    vocabulary = getattr(loaded.stack.root.get_input_embeddings(), "num_embeddings", None)
+    vocabulary = None
+    with suppress(NotImplementedError):  # A model of characters hashes them.
+        vocabulary = getattr(loaded.stack.root.get_input_embeddings(), "num_embeddings", None)
     largest = int(tokens.token_id.max())
     if vocabulary is not None and largest >= vocabulary:
         raise InputError(

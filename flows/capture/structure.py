@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +25,9 @@ from flows.capture.modules import ModuleSite
 from flows.capture.probe import SEQUENCES, SHAPE, Probe, decoder_probe, hidden_states, text_probe
 from flows.capture.running import decoder_inputs, evaluating
 from flows.capture.sublayers import Sublayers, find_sublayers
+
+_DOWNSAMPLED: Final = {"canine": ("encoder.layer", "downsampling_rate")}
+"""Exceptions: the list of blocks, and the entry of the config with the characters of a row."""
 
 _CAUSAL_LEAK = 1e-3
 """Change at an earlier position, relative to the change where the token differs, above which
@@ -49,6 +53,7 @@ class Stack:
         sublayers: For each distinct block, what gives what it adds to the residual stream; None
             where that is not the sum of two sublayers.
         attention: What its attention is like; None where it has none that can be watched.
+        rate: Tokens that one row spans.
         probe: Shows it a few short sequences; None for one of images or sounds.
         modules: Modules found so far that a site names.
         entry: Gives layer 0; None where that is what the first block is given.
@@ -69,6 +74,7 @@ class Stack:
     predicts_next: bool
     sublayers: tuple[Sublayers, ...] | None
     attention: Attention | None
+    rate: int = 1
     probe: Probe | None = None
     modules: dict[str, ModuleSite] = field(default_factory=dict, compare=False)
     entry: nn.Module | None = None
@@ -135,6 +141,8 @@ def find_stacks(model: PreTrainedModel, blocks: str | None = None) -> tuple[Stac
     """
     config = model.config
     paths = [] if blocks is None else [path.strip() for path in blocks.split(",")]
+    if config.model_type in _DOWNSAMPLED and not paths:
+        return (_downsampled(model, *_DOWNSAMPLED[config.model_type]),)
     tower = _text_tower(model)
     if tower is not None:
         search = _Search(tower, tower, text_probe(tower), tower.config.num_hidden_layers)
@@ -157,6 +165,27 @@ def find_stacks(model: PreTrainedModel, blocks: str | None = None) -> tuple[Stac
             predicts_next=False,
             decoder_start=int(config.pad_token_id if start is None else start),
         ),
+    )
+
+
+def _downsampled(model: PreTrainedModel, path: str, rate: str) -> Stack:
+    """Return the deep stack of a model of characters, whose rows span several of them."""
+    blocks = model.get_submodule(path)
+    assert isinstance(blocks, nn.ModuleList)
+    return Stack(
+        name=None,
+        path=path,
+        blocks=tuple(blocks),
+        n_blocks=len(blocks),
+        final_norm=None,
+        width=int(model.config.hidden_size),
+        causal=False,
+        root=model,
+        decoder_start=None,
+        predicts_next=False,
+        sublayers=None,
+        attention=None,
+        rate=int(getattr(model.config, rate)),
     )
 
 

@@ -27,7 +27,8 @@ class Tokens:
         special: Whether the tokenizer added it (BOS, CLS, SEP ...).
         offsets: (sequence + 1,) first token of each sequence, then the number of tokens.
         truncated: Number of sequences that were cut to the longest the model takes.
-        kept: (row,) numbers of the tokens whose rows are kept, ascending; None for all.
+        rate: Tokens that one row of the model spans, after a first row for the first token alone.
+        kept: (row,) numbers of the rows that are kept, ascending; None for all.
         pooled: Whether one row is kept of each sequence that has tokens, their mean.
     """
 
@@ -40,6 +41,7 @@ class Tokens:
     special: NDArray[np.bool_]
     offsets: NDArray[np.int64]
     truncated: int = 0
+    rate: int = 1
     kept: NDArray[np.int64] | None = None
     pooled: bool = False
 
@@ -62,13 +64,20 @@ class Tokens:
         return int(self.row_offsets[-1])
 
     @cached_property
+    def place_offsets(self) -> NDArray[np.int64]:
+        """First row that the model gives for each sequence, then their number (sequence + 1,)."""
+        if self.rate == 1:
+            return self.offsets
+        return np.concatenate([[0], np.cumsum(self.lengths // self.rate)])
+
+    @cached_property
     def row_offsets(self) -> NDArray[np.int64]:
         """First row of each sequence, then the number of rows (sequence + 1,)."""
         if self.pooled:
-            return np.concatenate([[0], np.cumsum(self.lengths > 0)])
+            return np.concatenate([[0], np.cumsum(np.diff(self.place_offsets) > 0)])
         if self.kept is None:
-            return self.offsets
-        return np.searchsorted(self.kept, self.offsets)
+            return self.place_offsets
+        return np.searchsorted(self.kept, self.place_offsets)
 
     def sequence_tokens(self, sequence: int) -> slice:
         """Return the range of tokens of one sequence."""
@@ -91,17 +100,18 @@ class Tokens:
                 for rows in map(self.sequence_tokens, sequences)
             ]
         )
-        kept = self.kept_among(sequences, chosen.offsets)
+        chosen = replace(chosen, rate=self.rate)
+        kept = self.kept_among(sequences, chosen.place_offsets)
         return replace(chosen, kept=kept, pooled=self.pooled)
 
     def kept_among(
         self, sequences: Sequence[int], offsets: NDArray[np.int64]
     ) -> NDArray[np.int64] | None:
-        """Return the kept tokens of some sequences once those begin at other offsets."""
+        """Return the kept rows of some sequences once those begin at other offsets."""
         if self.kept is None:
             return None
         parts = [
-            self.kept[self.sequence_rows(old)] - self.offsets[old] + offsets[new]
+            self.kept[self.sequence_rows(old)] - self.place_offsets[old] + offsets[new]
             for new, old in enumerate(sequences)
         ]
         return np.concatenate(parts)
@@ -135,15 +145,36 @@ class Tokens:
             "special",
         )
         columns: dict[str, NDArray[np.generic]] = {name: getattr(self, name) for name in names}
+        if self.rate > 1:
+            columns = self._spans(columns)
         if self.pooled:
             return self._pooled(columns)
         if self.kept is None:
             return columns
         return {name: column[self.kept] for name, column in columns.items()}
 
+    def _spans(self, columns: Mapping[str, NDArray[np.generic]]) -> dict[str, NDArray[np.generic]]:
+        """Return the columns of rows that span several tokens: what they have of the first one."""
+        counts = np.diff(self.place_offsets)
+        number = np.arange(self.place_offsets[-1]) - np.repeat(self.place_offsets[:-1], counts)
+        start = np.repeat(self.offsets[:-1], counts)
+        first = start + np.maximum(number - 1, 0) * self.rate
+        last = np.where(number == 0, first, first + self.rate - 1)
+        spans = first[:, None] + np.minimum(np.arange(self.rate), (last - first)[:, None])
+        starts = np.where(self.char_start < 0, np.iinfo(np.int32).max, self.char_start)[spans]
+        known = starts.min(axis=1, initial=np.iinfo(np.int32).max) < np.iinfo(np.int32).max
+        return {
+            **{name: column[first] for name, column in columns.items()},
+            "position": number.astype(np.int32),
+            "char_start": np.where(known, starts.min(axis=1), -1).astype(np.int32),
+            "char_end": self.char_end[spans].max(axis=1),
+            "special": self.special[spans].all(axis=1),
+        }
+
     def _pooled(self, columns: Mapping[str, NDArray[np.generic]]) -> dict[str, NDArray[np.generic]]:
-        first = self.offsets[:-1][self.lengths > 0]
-        known = np.where(self.char_start < 0, np.iinfo(np.int32).max, self.char_start)
+        first = self.place_offsets[:-1][np.diff(self.place_offsets) > 0]
+        starts, ends = columns["char_start"].astype(np.int32), columns["char_end"]
+        known = np.where(starts < 0, np.iinfo(np.int32).max, starts)
         start = np.minimum.reduceat(known, first)
         unknown = start == np.iinfo(np.int32).max
         rows = {name: columns[name][first] for name in ("sequence", "document")}
@@ -152,7 +183,7 @@ class Tokens:
             "position": none,
             "token_id": none,
             "char_start": np.where(unknown, -1, start).astype(np.int32),
-            "char_end": np.maximum.reduceat(self.char_end, first),
+            "char_end": np.maximum.reduceat(ends.astype(np.int32), first),
             "special": np.zeros(len(first), dtype=np.bool_),
         }
 

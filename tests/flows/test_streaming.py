@@ -93,3 +93,23 @@ def test_no_thread_is_left_behind() -> None:
     with pytest.raises(OSError, match="no room"):
         stream((block(start) for start in range(5)), Recorder(fails_at=0))
     assert threading.active_count() == before
+
+
+def test_the_next_block_is_computed_while_one_is_written() -> None:
+    computed = threading.Event()
+    overlapped = []
+
+    class Waiting(Recorder):
+        def write_block(self, site: str, token_start: int, values: np.ndarray) -> None:
+            if token_start == 0:
+                # Without overlap, nobody would compute the second block before this returns.
+                overlapped.append(computed.wait(timeout=60))
+            super().write_block(site, token_start, values)
+
+    def model() -> Iterator[RowBlock]:
+        yield block(0)
+        computed.set()
+        yield block(1)
+
+    stream(model(), Waiting())
+    assert overlapped == [True]

@@ -36,7 +36,7 @@ def test_rows_are_those_of_the_whole(
 ) -> None:
     loaded = tiny_model(family)
     (whole,) = capture(loaded, bracketed, ["residual"], block_rows=999)
-    tokens = choose_rows(bracketed, bracketed.special, choice)
+    tokens = choose_rows(bracketed, bracketed, choice)
     blocks = list(capture(loaded, tokens, ["residual"], block_rows=4, batch_tokens=40))
     got = np.concatenate([block.values["residual"] for block in blocks], axis=1)
     assert got.shape[1] == tokens.n_rows == blocks[-1].token_stop
@@ -55,7 +55,7 @@ def test_rows_are_those_of_the_whole(
 
 def test_which_rows_are_kept(bracketed: Tokens) -> None:
     def positions(choice: RowChoice) -> list[list[int]]:
-        columns = choose_rows(bracketed, bracketed.special, choice).coordinates()
+        columns = choose_rows(bracketed, bracketed, choice).coordinates()
         return [columns["position"][columns["sequence"] == i].tolist() for i in range(7)]
 
     assert positions(RowChoice(FIRST)) == [[0]] * 7
@@ -68,25 +68,27 @@ def test_which_rows_are_kept(bracketed: Tokens) -> None:
     assert positions(RowChoice(SAMPLE, 4, seed=8)) != drawn
     fewer = bracketed.select([0, 1])
     again = choose_rows(
+        fewer,
         replace(fewer, special=bracketed.special[:26]),
-        bracketed.special[:26],
         RowChoice(SAMPLE, 4, seed=7),
     ).coordinates()
     assert again["position"].tolist() == drawn[0] + drawn[1]
 
 
 def test_a_mean_has_the_characters_of_its_sequence(bracketed: Tokens) -> None:
-    columns = choose_rows(bracketed, bracketed.special, RowChoice(MEAN)).coordinates()
+    columns = choose_rows(bracketed, bracketed, RowChoice(MEAN)).coordinates()
     assert columns["char_start"].tolist() == [0] * 7
     assert columns["char_end"].tolist() == (2 * bracketed.lengths).tolist()
-    unknown = choose_rows(from_ids([np.array([1, 2])]), np.zeros(2, np.bool_), RowChoice(MEAN))
+    unknown = choose_rows(
+        from_ids([np.array([1, 2])]), from_ids([np.array([1, 2])]), RowChoice(MEAN)
+    )
     assert unknown.coordinates()["char_start"].tolist() == [-1]
 
 
 def test_nothing_but_special_tokens_is_refused() -> None:
     tokens = from_ids([np.array([1, 2])])
     with pytest.raises(InputError, match="no token is kept of 2: all of them are special"):
-        choose_rows(tokens, np.ones(2, dtype=np.bool_), RowChoice(LAST))
+        choose_rows(tokens, replace(tokens, special=np.ones(2, np.bool_)), RowChoice(LAST))
 
 
 def test_choices_survive_as_facts() -> None:
