@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from analysis.errors import InputError
-from analysis.evaluate import Plan
+from analysis.evaluate import Plan, request_of
 from analysis.groups import group_count
 from analysis.layer import needed_keys
-from analysis.request import Request
 from analysis.rows import BLOCK_ROWS
 
 IDLE_BYTES: Final = 256 << 20
@@ -22,6 +21,7 @@ _BLOCKS_READ: Final = 4
 _MATRICES_FINISHING: Final = 3
 _BYTES_A_ROW: Final = 48
 _CANDIDATE_BYTES: Final = 24
+_SPARE_CANDIDATES: Final = 16
 
 
 def needed_bytes(plan: Plan, *, dim: int, n: int) -> int:
@@ -32,21 +32,22 @@ def needed_bytes(plan: Plan, *, dim: int, n: int) -> int:
         dim: Width of its rows.
         n: Number of its rows.
     """
-    spectrum = any(metric.needs == "spectrum" for metric in plan.metrics)
+    spectrum = any(metric.needs in ("spectrum", "partition") for metric in plan.metrics)
     keys = len(needed_keys(plan.populations))
     block = 4 * BLOCK_ROWS * dim
     matrix = 8 * dim * dim
-    needed = _BLOCKS_READ * block + _BYTES_A_ROW * n + keys * block
+    held = _BYTES_A_ROW * n
+    passing = (_BLOCKS_READ + keys) * block
     if spectrum:
-        needed += (2 * keys + _MATRICES_FINISHING) * matrix
+        held += keys * matrix
+        passing += (keys + _MATRICES_FINISHING) * matrix
         if plan.errors:
             each = keys * matrix // 4
-            needed += each * group_count(dim, keys, Request((), memory=plan.memory).scatter_bytes)
-    neighbors = [metric.k for metric in plan.metrics if metric.needs == "neighbors"]
-    if neighbors:
-        drawn = min(plan.sample, n)
-        needed += drawn * (3 * 4 * dim + _CANDIDATE_BYTES * (max(neighbors) + 16))
-    return needed
+            held += each * group_count(dim, keys, request_of(plan).scatter_bytes)
+    reach = max((metric.k for metric in plan.metrics if metric.needs == "neighbors"), default=0)
+    drawn = min(plan.sample, n) if reach else 0
+    searching = drawn * (3 * 4 * dim + _CANDIDATE_BYTES * (reach + _SPARE_CANDIDATES))
+    return held + max(passing, searching)
 
 
 def check_memory(plan: Plan, *, dim: int, n: int) -> None:

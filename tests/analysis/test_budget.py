@@ -23,7 +23,7 @@ def test_a_store_five_times_the_memory_is_measured_within_it(make_stored, memory
         memory_uri, n_sequences=tokens // 25, n_layers=13, width=WIDTH, chunk_rows=4096
     )
     snapshot = stored.repository.snapshot_id()
-    plan = make_plan(None, None, labelled=True, sample=500, memory=IDLE_BYTES + (13 << 20))
+    plan = make_plan(None, None, labelled=True, sample=500, memory=IDLE_BYTES + (12 << 20))
     needed = needed_bytes(plan, dim=WIDTH, n=tokens)
     check_memory(plan, dim=WIDTH, n=tokens)
     size = 4 * 13 * tokens * WIDTH
