@@ -32,7 +32,7 @@ def test_a_store_five_times_the_memory_is_measured_within_it(make_stored, memory
     work = find_work(stored.repository, stored.path, snapshot, plan, **options)
     run_slab_tasks(work.tasks[:1])  # opens the store, and compiles
     tracemalloc.start()
-    run_slab_tasks(work.tasks)
+    run_slab_tasks(work.tasks[1:4])  # what one task leaves behind, the next would show
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < needed
