@@ -28,7 +28,8 @@ LIST = "list"
     default="offline",
     show_default=True,
     metavar="offline|paper|A,B",
-    help="A set of models, or models as `actlas ls` or `actlas ingest` call them.",
+    help="A set of models, or models as `actlas ls` or `actlas ingest` call them; for"
+    " untrained-block also configs, such as gpt2.",
 )
 @click.option(
     "--corpus", metavar="NAME", help="The corpus.  [default: the demo's play, or the only one]"
@@ -61,7 +62,8 @@ def study(
 
     What the store lacks is run and computed first, and is there for the next study. LIST names
     the studies. The set `offline` needs no network, `paper` takes the papers' models from the
-    Hugging Face Hub.
+    Hugging Face Hub. Models whose names differ in -seedN alone are drawn as one, with a band over
+    its seeds.
     """
     from flows.studies import STUDIES
     from flows.studies.errors import UnknownStudyError
@@ -97,7 +99,7 @@ def _list(*, as_json: bool) -> None:
             "question": study.question,
             "source": study.source,
             "needs": ", ".join(sorted(study.needs)),
-            "site": "residual",
+            "sites": ", ".join(dict.fromkeys(("residual", *study.sites))),
             "metrics": ", ".join(study.metrics),
         }
         for study in STUDIES.values()
