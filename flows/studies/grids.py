@@ -58,7 +58,8 @@ def draw_metrics(
     notes = [
         part for name in populations for part in (f"rows: {name}", rows_note(measured, name, shown))
     ]
-    title = [study.title, measured.corpus, *notes, *_seeds(measured, shown)]
+    corpora = ", ".join(dict.fromkeys(measured.corpora[model] for model in shown))
+    title = [study.title, corpora, *notes, *_seeds(measured, shown)]
     return draw_panels(title, panels, min(COLUMNS, len(metrics)))
 
 
