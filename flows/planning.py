@@ -208,4 +208,5 @@ def _new_part(job: Job, shown: Tokens | Items) -> Tokens | Items:
     if not isinstance(shown, Tokens) or not grows(job):
         return shown
     former = corpus_tokens(job.corpus.earlier()[-1], job.checkpoint)
-    return shown.select(range(former.n_sequences, shown.n_sequences))
+    later = range(former.n_sequences, shown.n_sequences)
+    return shown.select(later) if later else shown

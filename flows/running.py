@@ -171,18 +171,20 @@ def _store_stack(
     if isinstance(writer, AlreadyStored):
         return False
     with writer:
-        first = int(np.searchsorted(tokens.row_offsets, writer.held_tokens))
-        blocks = capture(
-            loaded,
-            tokens.select(range(first, tokens.n_sequences)) if first else tokens,
-            writer.sites,
-            block_rows=writer.chunk_rows,
-            layers=job.options.layers,
-            batch_tokens=job.options.batch_tokens,
-            allow_nonfinite=True,  # the writer looks, in its own thread, and knows the step
-            precision=job.options.precision,
-            progress=progress,
-        )
+        blocks: Iterable[RowBlock] = ()
+        if writer.held_tokens < writer.n_tokens:
+            first = int(np.searchsorted(tokens.row_offsets, writer.held_tokens))
+            blocks = capture(
+                loaded,
+                tokens.select(range(first, tokens.n_sequences)) if first else tokens,
+                writer.sites,
+                block_rows=writer.chunk_rows,
+                layers=job.options.layers,
+                batch_tokens=job.options.batch_tokens,
+                allow_nonfinite=True,  # the writer looks, in its own thread, and knows the step
+                precision=job.options.precision,
+                progress=progress,
+            )
         loss = MeanLoss()
         blocks = loss.watching(blocks)
         if writer.held_tokens:

@@ -105,7 +105,7 @@ def create_model(
         stored = root.get(path)
         if isinstance(stored, zarr.Group):
             wanted = facts if "chunk_rows" in attributes else facts | _chunk_rows(stored)
-            if follows(held, stored, tokens):
+            if follows(held, stored, tokens, wanted):
                 lengthen(root, stored, tokens, wanted)
             refuse_other(
                 f"model {path!r}",

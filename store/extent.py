@@ -83,7 +83,8 @@ def shown_extent(
     steps, complete = read_columns(store, columns)
     counts = token_counts(store, path, capacity, axis)
     n_tokens = int(counts[complete.astype(bool) & (steps.astype(np.int64) >= 0)].min(initial=axis))
-    facts = next((dict(entry) for entry in former if entry[N_TOKENS] == n_tokens), {})
+    matching = (dict(entry) for entry in former if entry[N_TOKENS] == n_tokens < axis)
+    facts = next(matching, {})
     facts.pop(N_TOKENS, None)
     return Extent(n_tokens, axis, {**plain, **facts})
 

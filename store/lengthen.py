@@ -35,18 +35,23 @@ _FACTS: Final = ("n_sequences", "truncated_sequences", "corpus_sha256", GROWN_FR
 Columns = Mapping[str, npt.NDArray[np.generic]]
 
 
-def follows(corpus: zarr.Group, group: zarr.Group, tokens: Columns) -> bool:
-    """Tell whether tokens are those of a model's group and more, since its corpus grew.
+def follows(
+    corpus: zarr.Group, group: zarr.Group, tokens: Columns, facts: Mapping[str, JSON]
+) -> bool:
+    """Tell whether tokens are those of a model's group and what its corpus grew by, if anything.
 
     Args:
         corpus: The group of the corpus.
         group: The model's group.
         tokens: All token coordinates, each (token,).
+        facts: Attributes of the model over its longer corpus.
     """
     stored = member(group, "token_id").shape[0]
-    if len(tokens["token_id"]) <= stored:
+    digests = corpus_digests(corpus)
+    own, wanted = group.attrs.get("corpus_sha256"), facts.get("corpus_sha256")
+    if own not in digests or wanted not in digests[digests.index(own) :]:
         return False
-    if group.attrs.get("corpus_sha256") not in corpus_digests(corpus):
+    if len(tokens["token_id"]) < stored + (own == wanted):
         return False
     return all(
         np.array_equal(np.asarray(member(group, name)[:]), np.asarray(tokens[name][:stored]))

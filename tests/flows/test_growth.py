@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 import flows.capture.forward
 from flows.capture.checkpoints import Checkpoint, find_checkpoints
+from flows.capture.chosen import RowChoice
 from flows.capture.inputs import Draw, draw
 from flows.cli import actlas
 from flows.corpora import Chunking, add_ids, add_texts
@@ -223,9 +224,14 @@ def test_cut_by_tokens_the_first_sequences_stay(
     after = open_store(uri)["cats/tiny"].to_dataset()
     assert after.sizes["token"] == 9 * 16
     np.testing.assert_array_equal(after.residual[:, :, : 5 * 16].values, before.residual.values)
+    # Another text from which nothing was drawn: the same tokens, of another corpus by name.
     more = {"cats.txt": text, "more.txt": text[::-1]}
     add_texts(uri, "cats", more, chunking=by_tokens, max_sequences=9)
     assert len(open_store(uri)["cats"]["text"]) == 2
+    assert ingest_checkpoint(uri, checkpoints[0], "cats").ingested
+    assert not ingest_checkpoint(uri, checkpoints[0], "cats").ingested
+    assert open_store(uri)["cats/tiny"].residual.equals(after.residual)
+    assert census(Repository.open(uri)) == []
 
 
 def test_ids_grow_and_so_do_both_stacks(tmp_path: Path) -> None:
@@ -262,3 +268,23 @@ def test_repair_brings_a_damaged_step_over_the_longer_corpus(
     model = open_store(store)["cats/tiny"].to_dataset()
     assert model.attrs["n_sequences"] == 30
     assert np.isfinite(model.residual.values).all()
+
+
+@pytest.mark.parametrize("rows", [RowChoice("last"), RowChoice("mean"), RowChoice("sample", 3)])
+def test_chosen_rows_grow_as_well(
+    store: str, text: str, checkpoints: list[Checkpoint], rows: RowChoice
+) -> None:
+    options = CaptureOptions(rows=rows)
+    ingest_checkpoint(store, checkpoints[0], "cats", options=options)
+    small = open_store(store)["cats/tiny"].to_dataset().load()
+    add(store, text, 30)
+    assert ingest_checkpoint(store, checkpoints[0], "cats", options=options).ingested
+    large = open_store(store)["cats/tiny"].to_dataset()
+    again = find_checkpoints(str(checkpoints[0].directory), name="again")[0]
+    ingest_checkpoint(store, again, "cats", options=options)
+    whole = open_store(store)["cats/again"].to_dataset()
+    n = small.sizes["token"]
+    assert n < large.sizes["token"] == whole.sizes["token"]
+    np.testing.assert_array_equal(large.residual[:, :, :n].values, small.residual.values)
+    np.testing.assert_allclose(large.residual.values, whole.residual.values, atol=1e-5)
+    assert census(Repository.open(store)) == []
