@@ -72,8 +72,8 @@ class Measuring:
             node_name(name.removesuffix("/encoder").removesuffix("/decoder"))
             for name in self._choices.models
         ]
-        if not models:
-            self._told.text = f'{_TITLE}<p class="failure">Choose a model first.</p>'
+        if not models or metric not in METRICS:
+            self._told.text = f'{_TITLE}<p class="failure">Choose a model and a metric first.</p>'
             return
         self._button.disabled = True
         self._tell_progress(metric, 0, 0)

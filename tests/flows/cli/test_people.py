@@ -89,7 +89,7 @@ def test_quiet_leaves_results_alone(store: str, run_folder: Path) -> None:
 def test_stopped_while_ingesting_keeps_whole_steps(tmp_path: Path, run_folder: Path, text) -> None:
     """A real SIGINT after the first of three checkpoints."""
     uri = str(tmp_path / "store")
-    add_texts(uri, "cats", {"cats.txt": text * 40}, chunking=Chunking("chars", 50))
+    add_texts(uri, "cats", {"cats.txt": text * 20}, chunking=Chunking("chars", 50))
     command = [sys.executable, "-uc", "from flows.cli import main; main()"]
     process = subprocess.Popen(
         [*command, "ingest", str(run_folder), "--corpus", "cats", "--store", uri],
