@@ -135,7 +135,7 @@ def test_a_text_without_tokens_stays_an_empty_sequence(
 
 
 @pytest.mark.parametrize("tokenizer", [ByT5Tokenizer(), CanineTokenizer()], ids=["byt5", "canine"])
-def test_slow_tokenizers_give_the_same_without_characters(
+def test_slow_tokenizers_give_the_same(
     tokenizer: ByT5Tokenizer | CanineTokenizer,
 ) -> None:
     texts = ["naïve", "a longer one"]
@@ -145,7 +145,11 @@ def test_slow_tokenizers_give_the_same_without_characters(
     assert tokens.lengths.max() == 10
     assert tokens.special.sum() == 2 * added
     assert tokens.token_id[tokens.sequence_rows(0)].tolist() == tokenizer("naïve")["input_ids"]
-    assert set(tokens.char_start) == set(tokens.char_end) == {-1}
+    assert set(tokens.char_start[tokens.special]) == {-1}
+    first = tokens.sequence_rows(0)
+    content = ~tokens.special[first]
+    assert set(tokens.char_start[first][content]) == {0, 1, 2, 3, 4}
+    assert set(tokens.char_end[first][content]) == {1, 2, 3, 4, 5}
 
 
 def test_ids_are_taken_as_they_are() -> None:
