@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from flows.capture.errors import CheckpointError
 from flows.inputs import corpus_inputs
+from flows.job import CaptureOptions, Job
+from flows.loading import load_job, shown_tokens, stack_tokens, with_rows
 from flows.measurement import complete_steps, require_known
-from flows.running import CaptureOptions, Job, load_job, shown_tokens, stack_tokens, with_rows
 from flows.sources import source_job, stored_precision
 from store.errors import CorruptChunkError, MissingChunkError
 from store.identity import column_difference

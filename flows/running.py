@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from contextlib import ExitStack, suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from flows.capture.chosen import MEAN, choose_rows
-from flows.capture.errors import CheckpointError, InputError
 from flows.capture.rounding import FULL_PRECISION, Precision
-from flows.capture.settling import file_states
 from flows.capture.tokens import Tokens
 from flows.group_facts import model_facts
 from flows.inputs import corpus_inputs
 from flows.job import DEFAULT_SITES, RIVAL_WAIT, CaptureOptions, Job
+from flows.loading import load_job, shown_tokens, stack_tokens, with_rows
 from flows.losses import TOKEN_LOSS, MeanLoss
 from flows.streaming import continued, stream
 from store.create import ArraySpec, create_model
@@ -25,9 +22,6 @@ from store.errors import NonFiniteError, StoreError, UnknownNameError
 from store.identity import JSON
 from store.request import AlreadyStored
 from store.schema import (
-    HEAD,
-    HEAD_DIM,
-    SITES,
     TOKEN,
     site_variable,
 )
@@ -35,7 +29,6 @@ from store.unused import remove_unused_model
 from store.write import StepWriter, reserve_step
 
 if TYPE_CHECKING:
-    from flows.capture.items import Items
     from flows.capture.rows import RowBlock
     from flows.capture.weights import LoadedModel
 
@@ -98,67 +91,14 @@ def store_parts(
     total = sum(len(tokens) for _, tokens in parts)
     report = None if progress is None else lambda done: progress(done, total)
     try:
+        if not job.grown_from and _are_stages(parts):
+            return _store_stages(job, parts, report)
         stored = [_store_stack(job, one, tokens, report) for one, tokens in parts]
     except BaseException:
         with suppress(StoreError):
             remove_unused_model(job.repository, job.path)
         raise
     return any(stored)
-
-
-def load_job(job: Job, shown: Tokens | Items) -> LoadedModel:
-    """Load the model of a job so that all sites asked for can be captured.
-
-    Args:
-        job: The job.
-        shown: What the model is to be shown.
-
-    Raises:
-        CheckpointError: If it cannot be read, or has changed since it was digested.
-    """
-    # Here, not above: torch takes seconds to import, and what is stored needs none of it.
-    from flows.capture.devices import dtype_named
-    from flows.capture.weights import load_model
-
-    loaded = load_model(
-        job.checkpoint,
-        device=job.options.device,
-        dtype=dtype_named(job.options.dtype),
-        attention="eager" if _needs_probabilities(job.options) else None,
-        head=TOKEN_LOSS in (job.options.sites or ()),
-        shown=None if isinstance(shown, Tokens) else shown.shapes(),
-        blocks=job.options.blocks,
-    )
-    if file_states(job.checkpoint) != job.states:
-        raise CheckpointError(
-            f"{job.checkpoint.source} step {job.checkpoint.step} was written to while it was read,"
-            " so that its digests may not be those of its weights; ingest it when it is whole"
-        )
-    return loaded
-
-
-def stack_tokens(loaded: LoadedModel, shown: Tokens | Items) -> Tokens:
-    """Return the tokens with which the chosen stack is run: rows, where items are shown."""
-    if isinstance(shown, Tokens):
-        return replace(shown, rate=loaded.stack.rate)
-    return shown.tokens(loaded.stack.extent)
-
-
-def with_rows(job: Job, loaded: LoadedModel, tokens: Tokens) -> Tokens:
-    """Return tokens with the choice of rows that a job keeps of the chosen stack.
-
-    Raises:
-        InputError: If a site has no mean, or no row is left.
-    """
-    if job.options.rows.kind == MEAN and TOKEN_LOSS in (job.options.sites or ()):
-        raise InputError(f"{TOKEN_LOSS} has no value for first tokens: keep it without a mean")
-    return choose_rows(tokens, shown_tokens(loaded, tokens), job.options.rows)
-
-
-def shown_tokens(loaded: LoadedModel, tokens: Tokens) -> Tokens:
-    """Return the tokens that the rows of the chosen stack belong to."""
-    start = loaded.stack.decoder_start
-    return tokens if start is None else tokens.shifted(start)
 
 
 def _store_stack(
@@ -191,8 +131,47 @@ def _store_stack(
             blocks = continued(blocks, writer)
             if TOKEN_LOSS in writer.sites:
                 loss.add(writer.held_rows(TOKEN_LOSS, whole=True))
-        _stream(blocks, writer, job.options.precision)
+        _stream(blocks, [writer], job.options.precision)
         writer.commit(provenance=_provenance(job, tokens, loaded) | {"loss": loss.mean()})
+    return True
+
+
+def _are_stages(parts: Sequence[tuple[LoadedModel, Tokens]]) -> bool:
+    """Tell whether stacks are the stages of a model, which one forward pass gives all."""
+    from flows.capture.items import ItemTokens
+
+    return len(parts) > 1 and all(isinstance(tokens, ItemTokens) for _, tokens in parts)
+
+
+def _store_stages(
+    job: Job,
+    stages: Sequence[tuple[LoadedModel, Tokens]],
+    progress: Callable[[int], None] | None,
+) -> bool:
+    """Run a model once, and store what its stages give, as far as it is not there."""
+    from flows.capture.forward import Part, capture_stacks
+
+    options = job.options
+    with ExitStack() as writing:
+        writers, parts = [], []
+        for loaded, shown in stages:
+            tokens = with_rows(job, loaded, shown)
+            writer = _reserve(job, loaded, tokens)
+            if isinstance(writer, StepWriter):
+                writers.append(writing.enter_context(writer))
+                kept = (writer.sites, writer.chunk_rows, options.layers, options.precision)
+                parts.append(Part(loaded, tokens, *kept))
+        if not parts:
+            return False
+        blocks = capture_stacks(
+            parts,
+            batch_tokens=options.batch_tokens,
+            allow_nonfinite=True,  # the writers look, in their own thread, and know the step
+            progress=progress,
+        )
+        _stream(blocks, writers, options.precision)
+        for writer, part in zip(writers, parts, strict=True):
+            writer.commit(provenance=_provenance(job, part.tokens, part.loaded))
     return True
 
 
@@ -221,9 +200,11 @@ def _reserve(job: Job, loaded: LoadedModel, tokens: Tokens) -> StepWriter | Alre
     raise AssertionError
 
 
-def _stream(blocks: Iterable[RowBlock], writer: StepWriter, precision: Precision) -> None:
+def _stream(
+    blocks: Iterable[RowBlock], writers: Sequence[StepWriter], precision: Precision
+) -> None:
     try:
-        stream(blocks, writer)
+        stream(blocks, *writers)
     except NonFiniteError as error:
         if precision != "float16":
             raise
@@ -254,12 +235,6 @@ def _create(job: Job, loaded: LoadedModel, tokens: Tokens) -> tuple[str, ...]:
         attributes=model_facts(job, loaded, tokens),
     )
     return sites
-
-
-def _needs_probabilities(options: CaptureOptions) -> bool:
-    """Tell whether a site is a property of rows of attention, one a head and token."""
-    wanted = [SITES[name] for name in options.sites or () if name in SITES]
-    return any(HEAD in site.dims and HEAD_DIM not in site.dims for site in wanted)
 
 
 def _provenance(job: Job, tokens: Tokens, loaded: LoadedModel) -> dict[str, JSON]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import Queue
 from typing import TYPE_CHECKING, Final
@@ -20,7 +20,7 @@ WAITING_BLOCKS: Final = 1
 """Blocks that may wait for the writer; one more is being computed and one being written."""
 
 
-def stream(blocks: Iterable[RowBlock], writer: StepWriter) -> None:
+def stream(blocks: Iterable[RowBlock], *writers: StepWriter) -> None:
     """Write blocks of rows in a thread of their own while the next ones are computed.
 
     An error on either side ends both and is raised here. Nothing is visible in the store until
@@ -28,12 +28,12 @@ def stream(blocks: Iterable[RowBlock], writer: StepWriter) -> None:
 
     Args:
         blocks: Blocks as the model gives them, computed in the calling thread.
-        writer: Takes them.
+        writers: Take them, one for each stack that is captured.
     """
     waiting: Queue[RowBlock | None] = Queue(WAITING_BLOCKS)
     stopped = threading.Event()
     with ThreadPoolExecutor(1, "actlas-writer") as pool:
-        written = pool.submit(_write, waiting, writer, stopped)
+        written = pool.submit(_write, waiting, writers, stopped)
         try:
             for block in blocks:
                 waiting.put(block)
@@ -74,13 +74,15 @@ def continued(blocks: Iterable[RowBlock], writer: StepWriter) -> Iterator[RowBlo
         yield RowBlock(start, writer.n_tokens, waiting)
 
 
-def _write(waiting: Queue[RowBlock | None], writer: StepWriter, stopped: threading.Event) -> None:
+def _write(
+    waiting: Queue[RowBlock | None], writers: Sequence[StepWriter], stopped: threading.Event
+) -> None:
     """Write what comes until None does; after a failure only empty the queue."""
     block = waiting.get()
     try:
         while block is not None:
             for site, values in block.values.items():
-                writer.write_block(site, block.token_start, values)
+                writers[block.part].write_block(site, block.token_start, values)
             block = waiting.get()
     finally:
         stopped.set()

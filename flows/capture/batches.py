@@ -20,6 +20,7 @@ class Batch:
     """Sequences that are run together.
 
     Attributes:
+        sequences: (sequence,) numbers of the sequences.
         inputs: What the model is shown, by the names of its arguments.
         present: (sequence, position) whether a position is no padding.
         n_tokens: Number of such positions.
@@ -28,6 +29,7 @@ class Batch:
         rows: (row,) number of each row within the corpus, in the same order.
     """
 
+    sequences: NDArray[np.int64]
     inputs: Mapping[str, Tensor]
     present: Tensor
     n_tokens: int
@@ -77,6 +79,7 @@ def make_batch(
         starts = np.arange(len(sequences)) * present.shape[1] - tokens.place_offsets[sequences]
         places = tokens.kept[rows] + np.repeat(starts, counts)
     return Batch(
+        sequences=sequences,
         inputs=inputs,
         present=torch.from_numpy(present),
         n_tokens=n_tokens,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -21,7 +22,7 @@ from flows.capture.rows import Blocks, RowBlock, Staging
 from flows.capture.sites import SiteShape, site_of, site_shapes
 from flows.capture.tokens import Tokens
 from flows.capture.weights import LoadedModel
-from flows.capture.window import Budget, run_window
+from flows.capture.window import Budget, Target, run_window
 
 _BATCH_TOKENS: Final = {"cpu": 2048}
 _BATCH_TOKENS_ELSEWHERE: Final = 16384
@@ -74,48 +75,102 @@ def capture(
         UnknownSiteError: If the model has no such site.
         NonFiniteActivationError: While iterating, unless allowed.
     """
-    shapes = site_shapes(loaded.stack, sites, layers)
-    if not isinstance(tokens, ItemTokens):
-        _check_tokens(loaded, tokens)
-    budget = Budget(batch_tokens or batch_size(loaded, sites))
-    return _row_blocks(
-        loaded, tokens, shapes, block_rows, budget, precision, allow_nonfinite, progress
-    )
+    part = Part(loaded, tokens, sites, block_rows, layers, precision)
+    return capture_stacks([part], batch_tokens, allow_nonfinite, progress)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is captured of one stack.
+
+    Attributes:
+        loaded: The model, with the stack chosen.
+        tokens: What the stack is shown, or the rows that it makes of it.
+        sites: Names of the sites to capture.
+        block_rows: Every block starts at a multiple of this, and only the last is smaller.
+        layers: Layers that are captured, and blocks by the layers they give; all when None.
+        precision: Dtype to whose values activations are rounded on the model's device.
+    """
+
+    loaded: LoadedModel
+    tokens: Tokens
+    sites: Sequence[str]
+    block_rows: int
+    layers: Sequence[int] | None = None
+    precision: Precision = FULL_PRECISION
+
+
+def capture_stacks(
+    parts: Sequence[Part],
+    batch_tokens: int | None = None,
+    allow_nonfinite: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> Iterator[RowBlock]:
+    """Run a model once and yield what several of its stacks give; see :func:`capture`.
+
+    Args:
+        parts: One stack, or several stages of one model over the same images, the one of the most
+            rows first; blocks tell which is theirs.
+        batch_tokens: As for `capture`.
+        allow_nonfinite: As for `capture`.
+        progress: As for `capture`, with the tokens of all stacks.
+    """
+    first = parts[0]
+    shapes = [site_shapes(part.loaded.stack, part.sites, part.layers) for part in parts]
+    if not isinstance(first.tokens, ItemTokens):
+        _check_tokens(first.loaded, first.tokens)
+    budget = Budget(batch_tokens or batch_size(first.loaded, first.sites))
+    return _row_blocks(parts, shapes, budget, allow_nonfinite, progress)
 
 
 def _row_blocks(
-    loaded: LoadedModel,
-    tokens: Tokens,
-    shapes: Sequence[SiteShape],
-    block_rows: int,
+    parts: Sequence[Part],
+    shapes: Sequence[Sequence[SiteShape]],
     budget: Budget,
-    precision: Precision,
     allow_nonfinite: bool,
     progress: Callable[[int], None] | None,
 ) -> Iterator[RowBlock]:
+    loaded, tokens = parts[0].loaded, parts[0].tokens
     longest = int(tokens.lengths.max())
-    found = list(windows(tokens, max(longest, window_tokens(tokens, shapes, budget.tokens))))
-    capacity = max(_rows_within(tokens, window) for window in found)
+    pairs = list(zip(parts, shapes, strict=True))
+    size = sum(_row_bytes(own) * part.tokens.n_rows for part, own in pairs)
+    found = list(windows(tokens, max(longest, _window_tokens(tokens, size, budget.tokens))))
     on_gpu = loaded.device.type == "cuda"
     # On a GPU the next window is computed while the rows of the one before are laid out.
-    stagings = [
-        Staging(shapes, capacity, pinned=on_gpu, precision=precision)
+    slots = [
+        [_target(part, own, found, pinned=on_gpu) for part, own in pairs]
         for _ in range(2 if on_gpu else 1)
     ]
-    blocks = Blocks(shapes, tokens.n_rows, block_rows)
-    positions = tokens.coordinates()["position"].astype(np.int32)
-    waiting: deque[Staging] = deque()
+    blocks = [
+        Blocks(own, part.tokens.n_rows, part.block_rows, number)
+        for number, (part, own) in enumerate(pairs)
+    ]
+    waiting: deque[Sequence[Target]] = deque()
     for number, window in enumerate(found):
-        staging = stagings[number % len(stagings)]
-        run_window(loaded, tokens, window, budget, staging, progress)
-        waiting.append(staging)
-        while len(waiting) == len(stagings) or (waiting and window is found[-1]):
-            staging = waiting.popleft()
-            staging.wait()
-            rows, values = staging.take()
-            if not allow_nonfinite:
-                _check_finite(values, positions[rows])
-            yield from blocks.add(rows, values)
+        targets = slots[number % len(slots)]
+        run_window(loaded, targets, window, budget, progress)
+        waiting.append(targets)
+        while len(waiting) == len(slots) or (waiting and window is found[-1]):
+            for target, own_blocks in zip(waiting.popleft(), blocks, strict=True):
+                rows, values = _taken(target, allow_nonfinite=allow_nonfinite)
+                yield from own_blocks.add(rows, values)
+
+
+def _target(
+    part: Part, shapes: Sequence[SiteShape], found: Sequence[range], *, pinned: bool
+) -> Target:
+    capacity = max(_rows_within(part.tokens, window) for window in found)
+    staging = Staging(shapes, capacity, pinned=pinned, precision=part.precision)
+    return Target(part.loaded.stack, part.tokens, staging)
+
+
+def _taken(target: Target, *, allow_nonfinite: bool) -> tuple[NDArray[np.int64], dict[str, Tensor]]:
+    target.staging.wait()
+    rows, values = target.staging.take()
+    if not allow_nonfinite:
+        positions = target.tokens.coordinates()["position"].astype(np.int32)
+        _check_finite(values, positions[rows])
+    return rows, values
 
 
 def _rows_within(tokens: Tokens, window: range) -> int:
@@ -133,9 +188,17 @@ def batch_size(loaded: LoadedModel, sites: Sequence[str]) -> int:
 
 def window_tokens(tokens: Tokens, shapes: Sequence[SiteShape], batch_tokens: int) -> int:
     """Return how many tokens are sorted by length together, for batches of a size in tokens."""
-    bytes_per_row = sum(shape.bytes_per_token for shape in shapes)
-    affordable = _WINDOW_BYTES * len(tokens) // (bytes_per_row * tokens.n_rows)
+    return _window_tokens(tokens, _row_bytes(shapes) * tokens.n_rows, batch_tokens)
+
+
+def _window_tokens(tokens: Tokens, size: int, batch_tokens: int) -> int:
+    """Return it from the bytes of all that is captured."""
+    affordable = _WINDOW_BYTES * len(tokens) // size
     return min(max(batch_tokens, affordable), _WINDOW_BATCHES * batch_tokens)
+
+
+def _row_bytes(shapes: Sequence[SiteShape]) -> int:
+    return sum(shape.bytes_per_token for shape in shapes)
 
 
 def _check_tokens(loaded: LoadedModel, tokens: Tokens) -> None:

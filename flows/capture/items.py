@@ -79,6 +79,12 @@ class ItemTokens(Tokens):
             places = {name: column[self.kept] for name, column in places.items()}
         return super().coordinates() | places
 
+    def beside(self, batch: Batch) -> Batch:
+        """Return the rows that the same items have here, which one forward pass gives as well."""
+        width = int(self.positions[batch.sequences[0]])
+        present = np.arange(width) < self.lengths[batch.sequences][:, None]
+        return make_batch(self, batch.sequences, present, batch.inputs)
+
     def waiting(self, window: range) -> ItemsWaiting:
         """Return the items of a window that are to be run."""
         return ItemsWaiting(self, window)

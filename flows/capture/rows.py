@@ -31,11 +31,13 @@ class RowBlock:
         token_start: Number of the first token.
         token_stop: One past the number of the last.
         values: Site → float32 values with the site's dimensions but step, token narrowed.
+        part: Number of the stack among those that are captured together.
     """
 
     token_start: int
     token_stop: int
     values: Mapping[str, NDArray[np.float32]]
+    part: int = 0
 
 
 class Staging:
@@ -128,8 +130,10 @@ class Staging:
 class Blocks:
     """Gathers rows into blocks that start at multiples of a fixed number of rows."""
 
-    def __init__(self, shapes: Sequence[SiteShape], n_tokens: int, block_rows: int) -> None:
-        self._shapes = shapes
+    def __init__(
+        self, shapes: Sequence[SiteShape], n_tokens: int, block_rows: int, part: int = 0
+    ) -> None:
+        self._shapes, self._part = shapes, part
         self._n_tokens = n_tokens
         self._block_rows = block_rows
         self._start = 0
@@ -176,4 +180,4 @@ class Blocks:
             shape.name: shape.in_store_order(self._values[shape.name]) for shape in self._shapes
         }
         self._values = {}
-        return RowBlock(self._start, self._start + self._size, values)
+        return RowBlock(self._start, self._start + self._size, values, self._part)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +16,7 @@ from flows.capture.items import ItemTokens
 from flows.capture.rows import Staging
 from flows.capture.running import evaluating, run
 from flows.capture.sites import tapped
+from flows.capture.structure import Stack
 from flows.capture.tokens import Tokens
 from flows.capture.weights import LoadedModel
 
@@ -47,33 +49,53 @@ class Budget:
         self.tokens = max(1, batch.shape[0] * batch.shape[1] // 2)
 
 
+@dataclass(frozen=True)
+class Target:
+    """Where the rows of a stack go.
+
+    Attributes:
+        stack: The stack.
+        tokens: Its tokens.
+        staging: Takes the rows.
+    """
+
+    stack: Stack
+    tokens: Tokens
+    staging: Staging
+
+
 def run_window(
     loaded: LoadedModel,
-    tokens: Tokens,
+    targets: Sequence[Target],
     window: range,
     budget: Budget,
-    staging: Staging,
     progress: Callable[[int], None] | None,
 ) -> None:
-    """Run the sequences of a window and leave their rows in a staging.
+    """Run the sequences of a window and leave their rows in stagings.
+
+    Batches are made of the tokens of the first target; the others are stages of the same model,
+    which the same forward pass gives.
 
     A batch that does not fit the memory is run again in halves, and so are those after it.
 
     Raises:
         MemoryShortageError: If a single sequence does not fit.
     """
-    pending = _waiting(loaded, tokens, window)
+    pending = _waiting(loaded, targets[0].tokens, window)
     while pending:
         batch = pending.batch(budget.tokens)
         try:
             # Entered anew after a failure: taps count the calls of a forward pass.
-            with tapped(loaded.stack, staging.sinks()), evaluating(loaded.model):
+            with ExitStack() as watching:
+                for target in targets:
+                    watching.enter_context(tapped(target.stack, target.staging.sinks()))
+                watching.enter_context(evaluating(loaded.model))
                 while pending:
                     batch = pending.batch(budget.tokens)
-                    _run_batch(loaded, batch, staging)
+                    done = _run_batch(loaded, batch, targets)
                     pending.done(batch)
                     if progress is not None:
-                        progress(batch.n_tokens)
+                        progress(done)
         except (MemoryError, RuntimeError) as error:
             if not _is_shortage(error):
                 raise
@@ -84,13 +106,24 @@ def run_window(
         if shortage and loaded.device.type == "cuda":
             # Only here, where the failed pass holds nothing any more.
             torch.cuda.empty_cache()
-    staging.close(loaded.devices)
+    for target in targets:
+        target.staging.close(loaded.devices)
 
 
-def _run_batch(loaded: LoadedModel, batch: Batch, staging: Staging) -> None:
-    staging.begin(batch)
+def _run_batch(loaded: LoadedModel, batch: Batch, targets: Sequence[Target]) -> int:
+    """Run a batch, and return how many tokens that gave, those of all targets together."""
+    shares = [batch] + [_beside(batch, target.tokens) for target in targets[1:]]
+    for target, share in zip(targets, shares, strict=True):
+        target.staging.begin(share)
     run(loaded.stack.root, loaded.stack.arguments(_on_device(loaded, batch)))
-    staging.end(batch)
+    for target, share in zip(targets, shares, strict=True):
+        target.staging.end(share)
+    return sum(share.n_tokens for share in shares)
+
+
+def _beside(batch: Batch, tokens: Tokens) -> Batch:
+    assert isinstance(tokens, ItemTokens)
+    return tokens.beside(batch)
 
 
 def _waiting(loaded: LoadedModel, tokens: Tokens, window: range) -> Waiting:

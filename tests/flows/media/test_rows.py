@@ -17,7 +17,7 @@ from transformers import ViTImageProcessorPil
 from flows.capture import find_checkpoints, from_ids
 from flows.capture.decoding import decode_image, decode_sound
 from flows.capture.errors import InputError, StructureError
-from flows.capture.forward import capture
+from flows.capture.forward import Part, capture, capture_stacks
 from flows.capture.images import Images
 from flows.capture.items import Items
 from flows.capture.media_structure import find_media_stacks
@@ -185,6 +185,25 @@ def test_pixels_are_those_of_the_processor(media_model: Source, pictures: Path) 
     plain = ViTImageProcessorPil(size={"height": 32, "width": 32})
     expected = plain(images=image, return_tensors="np")["pixel_values"][0]
     np.testing.assert_allclose(items.inputs(0)["pixel_values"].numpy(), expected, rtol=1e-6)
+
+
+def test_one_forward_pass_gives_all_stages(media_model: Source, pictures: Path) -> None:
+    items, loaded = media(media_model("resnet"), pictures)
+    parts = [
+        Part(each, items.tokens(each.stack.extent), ["residual"], 64)
+        for each in loaded.each_stack()
+    ]
+    calls: list[int] = []
+    counting = loaded.model.register_forward_hook(lambda *_: calls.append(1))
+    blocks = list(capture_stacks(parts, batch_tokens=200))
+    counting.remove()
+    # The first stage has 64 rows an image: three of the five images at once.
+    assert len(calls) == 2
+    for number, part in enumerate(parts):
+        own = [block.values["residual"] for block in blocks if block.part == number]
+        alone = capture(part.loaded, part.tokens, ["residual"], block_rows=64)
+        expected = np.concatenate([block.values["residual"] for block in alone], axis=1)
+        np.testing.assert_allclose(np.concatenate(own, axis=1), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_blocks_can_be_named(media_model: Source, pictures: Path) -> None:

@@ -1,0 +1,79 @@
+"""The model of a job, and the rows that each of its stacks makes of what it is shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from flows.capture.chosen import MEAN, choose_rows
+from flows.capture.errors import CheckpointError, InputError
+from flows.capture.settling import file_states
+from flows.capture.tokens import Tokens
+from flows.losses import TOKEN_LOSS
+from store.schema import HEAD, HEAD_DIM, SITES
+
+if TYPE_CHECKING:
+    from flows.capture.items import Items
+    from flows.capture.weights import LoadedModel
+    from flows.job import CaptureOptions, Job
+
+
+def load_job(job: Job, shown: Tokens | Items) -> LoadedModel:
+    """Load the model of a job so that all sites asked for can be captured.
+
+    Args:
+        job: The job.
+        shown: What the model is to be shown.
+
+    Raises:
+        CheckpointError: If it cannot be read, or has changed since it was digested.
+    """
+    # Here, not above: torch takes seconds to import, and what is stored needs none of it.
+    from flows.capture.devices import dtype_named
+    from flows.capture.weights import load_model
+
+    loaded = load_model(
+        job.checkpoint,
+        device=job.options.device,
+        dtype=dtype_named(job.options.dtype),
+        attention="eager" if _needs_probabilities(job.options) else None,
+        head=TOKEN_LOSS in (job.options.sites or ()),
+        shown=None if isinstance(shown, Tokens) else shown.shapes(),
+        blocks=job.options.blocks,
+    )
+    if file_states(job.checkpoint) != job.states:
+        raise CheckpointError(
+            f"{job.checkpoint.source} step {job.checkpoint.step} was written to while it was read,"
+            " so that its digests may not be those of its weights; ingest it when it is whole"
+        )
+    return loaded
+
+
+def stack_tokens(loaded: LoadedModel, shown: Tokens | Items) -> Tokens:
+    """Return the tokens with which the chosen stack is run: rows, where items are shown."""
+    if isinstance(shown, Tokens):
+        return replace(shown, rate=loaded.stack.rate)
+    return shown.tokens(loaded.stack.extent)
+
+
+def with_rows(job: Job, loaded: LoadedModel, tokens: Tokens) -> Tokens:
+    """Return tokens with the choice of rows that a job keeps of the chosen stack.
+
+    Raises:
+        InputError: If a site has no mean, or no row is left.
+    """
+    if job.options.rows.kind == MEAN and TOKEN_LOSS in (job.options.sites or ()):
+        raise InputError(f"{TOKEN_LOSS} has no value for first tokens: keep it without a mean")
+    return choose_rows(tokens, shown_tokens(loaded, tokens), job.options.rows)
+
+
+def shown_tokens(loaded: LoadedModel, tokens: Tokens) -> Tokens:
+    """Return the tokens that the rows of the chosen stack belong to."""
+    start = loaded.stack.decoder_start
+    return tokens if start is None else tokens.shifted(start)
+
+
+def _needs_probabilities(options: CaptureOptions) -> bool:
+    """Tell whether a site is a property of rows of attention, one a head and token."""
+    wanted = [SITES[name] for name in options.sites or () if name in SITES]
+    return any(HEAD in site.dims and HEAD_DIM not in site.dims for site in wanted)
