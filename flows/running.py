@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
+from flows.capture.errors import InputError
 from flows.capture.rounding import FULL_PRECISION, Precision
 from flows.capture.tokens import Tokens
 from flows.group_facts import model_facts
@@ -21,10 +22,7 @@ from store.create import ArraySpec, create_model
 from store.errors import NonFiniteError, StoreError, UnknownNameError
 from store.identity import JSON
 from store.request import AlreadyStored
-from store.schema import (
-    TOKEN,
-    site_variable,
-)
+from store.schema import TOKEN, site_variable
 from store.unused import remove_unused_model
 from store.write import StepWriter, reserve_step
 
