@@ -25,6 +25,7 @@ from store.corpora import (
     text_columns,
 )
 from store.repository import Repository
+from store.schema import node_name
 
 IDS: Final = "ids"
 
@@ -175,13 +176,13 @@ def add_texts(
         content_sha256="",
         options={"max_sequences": max_sequences, "special_tokens": special_tokens},
     )
+    chosen = _cuts(texts, chunking, max_sequences, seed)
     repository = Repository.open_or_create(store_uri)
-    group = repository.read().get(name)
+    group = repository.read().get(node_name(name))
     if labels is None and isinstance(group, zarr.Group) and _may_grow(group):
         grown = _grown(repository, group, spec, _cuts(texts, chunking, None, seed))
         if grown is not None:
             return grown
-    chosen = _cuts(texts, chunking, max_sequences, seed)
     own_labels = None if labels is None else [labels[cut.source] for cut in chosen]
     spec = replace(spec, content_sha256=_text_digest(chosen, own_labels or ()))
     create_corpus(repository, spec, **_columns(chosen), labels=own_labels)

@@ -29,8 +29,10 @@ from store.schema import (
     KEY_POSITION,
     KEY_VALUE_HEAD,
     LAYER,
+    SITES,
     STEP,
     TOKEN,
+    is_module_site,
     node_name,
     site_variable,
 )
@@ -134,7 +136,7 @@ def activation_sizes(
     raw, chunks = 0, 0
     for part in parts:
         values, arrays = 0, 0
-        for name in options.sites or DEFAULT_SITES:
+        for name in _known_sites(options):
             dims = [dim for dim in site_variable(name).dims if dim not in (STEP, TOKEN)]
             sizes = {**part.dims, **_kept(options)}
             values += math.prod(sizes.get(dim, _WIDEST * sizes[DIM]) for dim in dims)
@@ -145,6 +147,12 @@ def activation_sizes(
     own = str(getattr(load_config(checkpoint), "dtype", None)).removeprefix("torch.")
     share = min(_LEAST_SHARE.get(dtype, 1.0) for dtype in (own, options.precision))
     return Sizes(raw, int(share * raw), chunks)
+
+
+def _known_sites(options: CaptureOptions) -> list[str]:
+    """Return the sites whose size can be told; others are refused when the model is run."""
+    wanted = options.sites or DEFAULT_SITES
+    return [name for name in wanted if name in SITES or is_module_site(name)]
 
 
 def _kept(options: CaptureOptions) -> dict[str, int]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.capture.errors import CaptureError
+from flows.capture.errors import CaptureError, UnknownSiteError
 from flows.capture.fetching import release, with_weights
 from flows.capture.integrity import file_sha256
 from flows.capture.settling import file_state
@@ -77,6 +77,7 @@ def ingest_sweep(sweep: Sweep, report: Report) -> Iterator[Outcome]:
 
     Raises:
         CaptureError: If there is only one checkpoint, and it fails.
+        UnknownSiteError: If a model lacks a site that was asked for.
         StoreError: If the store cannot take any.
     """
     if sweep.workers > 1 and len(sweep.checkpoints) > 1:
@@ -118,6 +119,8 @@ def _outcome(sweep: Sweep, checkpoint: Checkpoint, digest: Digest, report: Repor
                 digest=digest,
                 progress=progress,
             )
+    except UnknownSiteError:
+        raise  # the fault of whoever asked, not of a checkpoint
     except _FAULTS as error:
         if len(sweep.checkpoints) == 1:
             raise
@@ -169,6 +172,8 @@ def _run_one(sweep: Sweep, checkpoint: Checkpoint) -> Outcome:
     name = name_of(checkpoint)
     try:
         result = ingest_checkpoint(sweep.store_uri, checkpoint, sweep.corpus, options=options)
+    except UnknownSiteError:
+        raise
     except _FAULTS as error:
         return Outcome(name, None, str(error))
     if sweep.clean_cache:

@@ -136,14 +136,14 @@ def test_progress_is_told_by_slabs(stored) -> None:
 
 def test_what_was_done_before_a_failure_is_kept(stored, monkeypatch) -> None:
     monkeypatch.setattr(compute, "BATCH_BYTES", 1)
-    original = compute.run_slab_tasks
+    original = compute.run_task
 
     def fail_at_layer_two(tasks):
         if tasks[0].slab.depth == 2:
             raise RuntimeError("the power went")
         return original(tasks)
 
-    monkeypatch.setattr(compute, "run_slab_tasks", fail_at_layer_two)
+    monkeypatch.setattr(compute, "run_task", fail_at_layer_two)
     with dask.config.set(num_workers=1), pytest.raises(RuntimeError, match="the power went"):
         measure(stored.repository, stored.path, metrics=QUICK[:1], steps=[0])
     kept = read(stored)["average_cosine"]

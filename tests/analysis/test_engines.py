@@ -163,7 +163,9 @@ def test_kubernetes_is_scaled_as_the_file_says(
     class KubeCluster(LocalCluster):
         def __init__(self, **arguments: object) -> None:
             asked.append(arguments)
-            super().__init__(n_workers=1, processes=False, host="127.0.0.1", dashboard_address=None)
+            super().__init__(
+                n_workers=1, processes=False, protocol="inproc://", dashboard_address=None
+            )
 
         def adapt(self, **bounds: object) -> None:  # type: ignore[override]
             asked.append(bounds)

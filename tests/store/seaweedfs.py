@@ -36,6 +36,9 @@ def serve(directory: Path) -> Iterator[str]:
         "-master.telemetry=false",
         "-volume.max=20",
         "-s3",
+        # Two services beside S3 have ports of their own, for which servers side by side would race.
+        "-s3.port.iceberg=0",
+        "-s3.port.lance=0",
         f"-s3.config={credentials(directory)}",
         *(f"-{name}.port={port}" for name, port in ports.items()),
         *(f"-{name}.port.grpc={port + 1}" for name, port in ports.items()),
