@@ -85,9 +85,9 @@ def _find(held: HeldModel, step: HeldStep, where: str, source: str | None) -> Ch
     except CheckpointError as error:
         if source is not None:
             raise
-        lay = f" at {step.checkpoint}" if step.checkpoint else ""
+        lay = f", at {step.checkpoint}" if step.checkpoint else ""
         raise CheckpointError(
-            f"{where} was stored from {held.model}, revision {step.revision},{lay} which is not"
+            f"{where} was stored from {held.model}, revision {step.revision}{lay}, which is not"
             f" found again: {error}. Give its place with --source"
         ) from error
     if len(found) > 1:

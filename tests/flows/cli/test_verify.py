@@ -94,7 +94,8 @@ def test_the_model_is_found_by_what_the_store_recorded(
         message = " ".join(run("verify", "--replay", "1", code=1).stderr.split())
     finally:
         moved.rename(run_folder)
-    assert "revision checkpoint-0, which is not found again" in message
+    assert f"revision checkpoint-0, at {run_folder}/checkpoint-0" in message
+    assert "not found again" in message
     assert "--source" in message
 
 
