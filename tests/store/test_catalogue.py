@@ -20,7 +20,7 @@ def test_an_empty_store_holds_nothing(toy, memory_uri):
         toy.PATH,
         None,
     )
-    assert (held.n_tokens, held.n_layers, held.width) == (50, 4, 64)
+    assert (held.n_tokens, held.layers, held.width) == (50, (0, 1, 2, 3), 64)
     assert held.sites == ("residual", "final_norm")
     assert (held.steps, held.stored_bytes) == ((), 0)
 
