@@ -25,6 +25,9 @@ SLURM: Final = "slurm:"
 KUBERNETES: Final = "k8s:"
 _PROTOCOLS: Final = ("tcp://", "tls://", "ws://", "wss://", "ucx://", "inproc://")
 
+PAGES: Final = "127.0.0.1:0"
+"""Where the schedulers and workers of our own clusters show their pages: on this machine alone."""
+
 MALLOC: Final = {
     "MALLOC_TRIM_THRESHOLD_": str(64 << 20),
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
@@ -149,7 +152,9 @@ def _local(count: int, memory: int | None) -> Iterator[Client]:
             threads_per_worker=1,
             memory_limit=memory or "auto",
             host="127.0.0.1",
-            dashboard_address=None,
+            # Without an address Dask would open its pages to the network, at a port of its choice.
+            dashboard_address=PAGES,
+            worker_dashboard_address=PAGES,
             # Whoever may connect may run code: other users of this machine may not.
             protocol="tls://",
             security=Security.temporary(),

@@ -72,7 +72,7 @@ def _cluster(folder: str, *, held: bool, loop: float) -> list[Figure]:
             threads_per_worker=1,
             memory_limit=MEMORY,
             host="127.0.0.1",
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
         ) as cluster,
         Client(cluster) as client,
     ):

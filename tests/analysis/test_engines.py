@@ -164,7 +164,11 @@ def test_kubernetes_is_scaled_as_the_file_says(
         def __init__(self, **arguments: object) -> None:
             asked.append(arguments)
             super().__init__(
-                n_workers=1, processes=False, protocol="inproc://", dashboard_address=None
+                n_workers=1,
+                processes=False,
+                protocol="inproc://",
+                dashboard_address="127.0.0.1:0",
+                worker_dashboard_address="127.0.0.1:0",
             )
 
         def adapt(self, **bounds: object) -> None:  # type: ignore[override]

@@ -49,6 +49,7 @@ def peak_of(n: int) -> int:
 
 def test_eight_times_the_rows_need_no_more_memory() -> None:
     peak_of(128)
-    little, much = peak_of(1 << 13), peak_of(1 << 16)
+    # Threads that other tests left behind can only add to what is traced.
+    little, much = (min(peak_of(n) for _ in range(2)) for n in (1 << 13, 1 << 16))
     # Of every row its norm, twice, and its part are kept: 17 bytes of the 1,024 that it has.
     assert much - 17 * (1 << 16) < 1.1 * little
