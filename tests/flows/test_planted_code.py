@@ -77,16 +77,21 @@ def test_none_of_it_is_executed(
     assert 5 in {step.step for step in model.steps if step.complete}
 
 
+def listening() -> set[tuple[str, int]]:
+    """Return the addresses and ports at which this process can be reached."""
+    sockets = psutil.Process().net_connections(kind="tcp")
+    return {tuple(one.laddr) for one in sockets if one.status == psutil.CONN_LISTEN}
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default::ResourceWarning")
 def test_a_stranger_on_this_machine_does_not_get_into_a_cluster_of_ours() -> None:
+    before = listening()
     with connected("local:1") as client:
         address = client.scheduler.address
         assert address.startswith("tls://127.0.0.1:")
         assert client.submit(sum, [1, 2]).result(timeout=60) == 3
-        pages = psutil.Process().net_connections(kind="tcp")
-        listening = {one.laddr.ip for one in pages if one.status == psutil.CONN_LISTEN}
-        assert listening == {"127.0.0.1"}
+        assert {ip for ip, _ in listening() - before} == {"127.0.0.1"}
         for stranger, error in (
             (address, "TypeError"),
             (address.replace("tls", "tcp"), "Error: |Timed out"),
