@@ -49,7 +49,7 @@ def ls(what: str | None, moment: Moment, store: str, as_json: bool) -> None:
     if as_json:
         print_json([asdict(item) for item in held])
     elif not held:
-        click.echo(none_stored(corpus))
+        click.echo(none_stored(corpus or None))
     elif model:
         for item in held:
             _print_steps(item)

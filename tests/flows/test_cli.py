@@ -150,7 +150,8 @@ def test_ls_lists_models_and_the_steps_of_one(filled: Run) -> None:
 
 
 def test_ls_of_a_store_without_models_says_what_to_do(run: Run) -> None:
-    assert "actlas ingest MODEL" in run("ls").output
+    assert run("ls").output.startswith("No model is stored yet. Next: actlas ingest MODEL")
+    assert "No model is stored over cats yet." in run("ls", "cats").output
 
 
 def test_show_gives_the_same_values_as_table_json_and_csv(filled: Run) -> None:
