@@ -29,7 +29,14 @@ _ID_SEQUENCES: Final = 16
 _ID_LENGTH: Final = 64
 
 
-def _add_play(sequences: int, characters: int = CHARACTERS) -> Callable[[str, str], AddedCorpus]:
+def add_play(sequences: int, characters: int = CHARACTERS) -> Callable[[str, str], AddedCorpus]:
+    """Return what adds pieces of the demo's play to a store, drawn with seed 0.
+
+    Args:
+        sequences: How many pieces.
+        characters: Characters of a piece.
+    """
+
     def add(store: str, name: str) -> AddedCorpus:
         texts = {TITLE: materials.plays()[PLAY]}
         chunking = Chunking("chars", characters)
@@ -54,9 +61,9 @@ USUAL: Final[dict[Modality, str]] = {
 """The corpus of each kind of models, unless a study has its own."""
 
 CORPORA: Final[dict[str, Callable[[str, str], AddedCorpus]]] = {
-    CORPUS: _add_play(SEQUENCES),
-    SHORT_CORPUS: _add_play(_SHORT_SEQUENCES),
-    CHARACTER_CORPUS: _add_play(_PIECES, _CHARACTERS_OF_A_PIECE),
+    CORPUS: add_play(SEQUENCES),
+    SHORT_CORPUS: add_play(_SHORT_SEQUENCES),
+    CHARACTER_CORPUS: add_play(_PIECES, _CHARACTERS_OF_A_PIECE),
     ID_CORPUS: _add_distinct_ids,
     "made-pictures": add_pictures,
     "made-sounds": add_sounds,

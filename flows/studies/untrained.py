@@ -14,7 +14,9 @@ from flows.demo import materials
 
 _TOKENIZER_FILES: Final = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 
-Kind = Literal["both", "vision", "speech", "convolution"]
+Kind = Literal["both", "characters", "vision", "speech", "convolution"]
+
+Tokenizer = Literal["encoder's", "ByT5Tokenizer", "CanineTokenizer"]
 
 
 @dataclass(frozen=True)
@@ -23,11 +25,14 @@ class Untrained:
 
     Attributes:
         need: What it is looked at for.
-        config: Its config. A model of texts is given the tokenizer of the demo's encoder.
+        config: Its config.
+        tokenizer: Of a model of texts: that of the demo's encoder, or a class that needs no
+            vocabulary. None for models that read no text.
     """
 
     need: Kind
     config: Mapping[str, object]
+    tokenizer: Tokenizer | None = None
 
 
 _PATCHES: Final = {
@@ -63,6 +68,37 @@ UNTRAINED: Final = {
             "eos_token_id": 102,
             "decoder_start_token_id": 0,
         },
+        "encoder's",
+    ),
+    "untrained-byt5": Untrained(
+        "characters",
+        {
+            "model_type": "t5",
+            "vocab_size": 384,
+            "d_model": 256,
+            "d_kv": 64,
+            "num_heads": 4,
+            "d_ff": 512,
+            "num_layers": 8,
+            "num_decoder_layers": 4,
+            "feed_forward_proj": "gated-gelu",
+            "tokenizer_class": "ByT5Tokenizer",
+            "pad_token_id": 0,
+            "eos_token_id": 1,
+            "decoder_start_token_id": 0,
+        },
+        "ByT5Tokenizer",
+    ),
+    "untrained-canine": Untrained(
+        "characters",
+        {
+            "model_type": "canine",
+            "hidden_size": 192,
+            "num_hidden_layers": 8,
+            "num_attention_heads": 3,
+            "intermediate_size": 768,
+        },
+        "CanineTokenizer",
     ),
     "untrained-vit": Untrained("vision", {"model_type": "vit", **_PATCHES}),
     "untrained-beit": Untrained("vision", {"model_type": "beit", **_PATCHES}),
@@ -136,8 +172,11 @@ def untrained_source(name: str, runs: Path) -> str:
     folder = runs / name
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(model.config, indent=1))
-    if model.need == "both":
+    if model.tokenizer == "encoder's":
         encoder = materials.encoder_directory()
         for file in _TOKENIZER_FILES:
             shutil.copyfile(encoder / file, folder / file)
+    elif model.tokenizer:
+        settings = {"tokenizer_class": model.tokenizer}
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     return f"{RANDOM_PREFIX}{folder}"

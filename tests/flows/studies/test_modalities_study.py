@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from flows.cli import actlas
-from flows.studies import preparation, untrained
+from flows.studies import corpora, preparation, untrained
 from flows.studies.sources import ModelSource
 from flows.studies.untrained import Untrained
 
@@ -49,6 +49,35 @@ SMALL = {
         },
     ),
 }
+SMALL_READERS = {
+    "small-byt5": Untrained(
+        "characters",
+        {
+            "model_type": "t5",
+            "vocab_size": 384,
+            "d_model": 16,
+            "d_kv": 8,
+            "num_heads": 2,
+            "d_ff": 16,
+            "num_layers": 2,
+            "pad_token_id": 0,
+            "eos_token_id": 1,
+            "decoder_start_token_id": 0,
+        },
+        "ByT5Tokenizer",
+    ),
+    "small-canine": Untrained(
+        "characters",
+        {
+            "model_type": "canine",
+            "hidden_size": 16,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "intermediate_size": 16,
+        },
+        "CanineTokenizer",
+    ),
+}
 
 
 @pytest.mark.usefixtures("quick_figures")
@@ -74,3 +103,24 @@ def test_models_of_pictures_and_sounds_stand_side_by_side(
     # 32 pictures of 4 patches and a class token.
     assert "over made-pictures: all 160" in account
     assert "small-convnext" in account
+
+
+@pytest.mark.usefixtures("quick_figures")
+def test_models_of_bytes_and_of_characters_need_no_vocabulary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = tuple(ModelSource(name, "characters") for name in SMALL_READERS)
+    monkeypatch.setitem(preparation.MODEL_SETS, "offline", sources)
+    for name, model in SMALL_READERS.items():
+        monkeypatch.setitem(untrained.UNTRAINED, name, model)
+    add_few = corpora.add_play(sequences=8, characters=240)
+    monkeypatch.setitem(corpora.CORPORA, corpora.CHARACTER_CORPUS, add_few)
+    out = tmp_path / "out"
+    arguments = ["study", "characters", "--store", str(tmp_path / "store"), "-o", str(out)]
+    result = CliRunner().invoke(actlas, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    account = (out / "account.md").read_text()
+    # 8 pieces of 240 characters of an ASCII play: 1,920 bytes, and one end of each piece.
+    assert "small-byt5/encoder: its 1,928 tokens have" in account
+    # CANINE's blocks see four characters as one; two ends of a piece fill no four.
+    assert "small-canine: its 480 tokens have" in account
