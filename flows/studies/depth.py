@@ -85,10 +85,13 @@ ENCODER_DECODER: Final = Study(
 
 
 def _draw_drift(study: Study, measured: Measured) -> Mapping[str, Figure]:
-    return {
-        "depth": draw_metrics(study, measured, study.metrics, x="relative_depth"),
-        "drift-against-cosine": draw_against(study, measured, x="drift_norm", y="average_cosine"),
+    figures = {
+        name: draw_metrics(study, measured, study.metrics, x="relative_depth", models=models)
+        for name, models in measured.by_corpus("depth").items()
     }
+    for name, models in measured.by_corpus("drift-against-cosine").items():
+        figures[name] = draw_against(study, measured, "drift_norm", "average_cosine", models)
+    return figures
 
 
 def _tell_drift(study: Study, measured: Measured) -> Sequence[str]:
@@ -126,7 +129,7 @@ DRIFT: Final = Study(
     title="Drift of the mean row and average cosine",
     question="Does the drift of the mean explain the average cosine?",
     source="Godey et al. 2024, experiment G4",
-    needs=frozenset({"encoder", "decoder", "both"}),
+    needs=frozenset({"encoder", "decoder", "both", "vision", "speech", "convolution"}),
     metrics=("average_cosine", "drift_norm", "drift_ratio"),
     population="all",
     draw=_draw_drift,

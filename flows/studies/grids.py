@@ -63,16 +63,16 @@ def draw_metrics(
     return draw_panels(title, panels, min(COLUMNS, len(metrics)))
 
 
-def draw_against(study: Study, measured: Measured, *, x: str, y: str) -> Figure:
-    """Draw one metric against another, a point for each layer of each model.
+def draw_against(study: Study, measured: Measured, x: str, y: str, models: Sequence[str]) -> Figure:
+    """Draw one metric against another, a point for each layer of each of some models.
 
     Raises:
         AnalysisError: If matplotlib is not installed.
     """
     figure = new_figure(1)
     axes = figure.subplots()
-    styles = line_styles(measured.models, ordered=False)
-    for model in measured.models:
+    styles = line_styles(models, ordered=False)
+    for model in models:
         style = styles[model]
         across = measured.curve(model, x, "layer", study.population)
         up = measured.curve(model, y, "layer", study.population)
@@ -95,8 +95,9 @@ def draw_against(study: Study, measured: Measured, *, x: str, y: str) -> Figure:
     tidy(axes)
     add_legend(figure, [axes], 1)
     notes = [
+        ", ".join(dict.fromkeys(measured.corpora[model] for model in models)),
         f"rows: {study.population}",
-        rows_note(measured, study.population),
+        rows_note(measured, study.population, models),
         "one point a layer, last step",
         "bars: ± standard error",
     ]

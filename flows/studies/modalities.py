@@ -20,13 +20,10 @@ _DEPTH: Final = "relative_depth"
 
 
 def _draw(study: Study, measured: Measured) -> Mapping[str, Figure]:
-    figures = {}
-    for corpus in dict.fromkeys(measured.corpora[name] for name in measured.models):
-        own = [name for name in measured.models if measured.corpora[name] == corpus]
-        figures[f"depth-{corpus}"] = draw_metrics(
-            study, measured, study.metrics, x=_DEPTH, models=own
-        )
-    return figures
+    return {
+        name: draw_metrics(study, measured, study.metrics, x=_DEPTH, models=models)
+        for name, models in measured.by_corpus("depth").items()
+    }
 
 
 def _tell(study: Study, measured: Measured) -> Sequence[str]:

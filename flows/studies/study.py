@@ -73,6 +73,20 @@ class Measured:
         """The corpora that the results are about, for a title."""
         return ", ".join(dict.fromkeys(self.corpora[name] for name in self.models))
 
+    def by_corpus(self, figure: str) -> dict[str, list[str]]:
+        """Return the models of each corpus, by the name of a figure of them.
+
+        Args:
+            figure: Name of the figure, to which that of the corpus is added where there are
+                several.
+        """
+        found: dict[str, list[str]] = {}
+        for model in self.models:
+            found.setdefault(self.corpora[model], []).append(model)
+        return {
+            f"{figure}-{name}" if len(found) > 1 else figure: own for name, own in found.items()
+        }
+
     def seeds(self, model: str) -> int:
         """Return how many seeds a model of ``means`` is the mean of."""
         return len(self.members[model])

@@ -103,6 +103,20 @@ def test_models_of_pictures_and_sounds_stand_side_by_side(
     # 32 pictures of 4 patches and a class token.
     assert "over made-pictures: all 160" in account
     assert "small-convnext" in account
+    out = tmp_path / "drift"
+    arguments = ["study", "drift", "--store", str(tmp_path / "store"), "-o", str(out)]
+    result = CliRunner().invoke(actlas, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    figures = {file.name for file in out.glob("*.svg")}
+    assert figures == {
+        f"{name}-made-{what}.svg"
+        for name in ("depth", "drift-against-cosine")
+        for what in ("pictures", "sounds")
+    }
+    # Three layers: the embeddings and two blocks.
+    assert (
+        "small-vit: over its 3 layers the norm of the mean row" in (out / "account.md").read_text()
+    )
 
 
 @pytest.mark.usefixtures("quick_figures")
