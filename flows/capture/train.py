@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -62,7 +63,8 @@ def train_tiny(
     """Train a model of 6 blocks of width 128, with its own byte-level BPE of 1,024 tokens.
 
     AdamW on batches of 6 × 256 tokens; the rate rises over 20 steps to 2e-3 and falls as a
-    cosine to a tenth. On the same machine, the same seed and steps give the same weights.
+    cosine to a tenth. On machines of the same kind, the same seed and steps give the same weights,
+    however many threads they have: the training uses one.
 
     Args:
         text: What to train on.
@@ -84,7 +86,7 @@ def train_tiny(
     tokenizer = _train_tokenizer(text, family, of_bytes=of_bytes)
     training, checking = (_ids(tokenizer, part) for part in (text, held_out))
     kept = []
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(), _one_thread():
         torch.manual_seed(seed)
         model = tiny_model(family, tokenizer, length=_LENGTH)
         mask_id = tokenizer.mask_token_id
@@ -98,6 +100,17 @@ def train_tiny(
             if progress is not None:
                 progress(step, loss)
     return kept
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    # Threads share out the sums of gradients, whose last digits training then magnifies.
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _train(

@@ -30,17 +30,31 @@ def _tell(study: Study, measured: Measured) -> Sequence[str]:
     if len(highest) > 1:
         order = sorted(highest, key=lambda model: tails[model])
         listed = ", ".join(f"{highest[model]:.3g} ({model})" for model in order)
-        verdict = (
-            f"{order[0]}, with the fewest, reaches no less than {order[-1]}, with the most: a long"
-            " tail of rare ids is not needed for anisotropy."
-            if highest[order[0]] >= highest[order[-1]]
-            else f"{order[0]}, with the fewest, reaches less than {order[-1]}, with the most."
-        )
         told.append(
             f"From the fewest to the most distinct ids, the highest average cosine is {listed}."
-            f" {verdict}"
         )
+        alike = _of_one_kind(measured, order)
+        told += [_verdict(highest, kind) for kind in alike or [order]]
     return told
+
+
+def _of_one_kind(measured: Measured, order: Sequence[str]) -> list[list[str]]:
+    """Return the models of each type of which there are several numbers of distinct ids."""
+    kinds: dict[object, list[str]] = {}
+    for model in order:
+        kinds.setdefault(measured.facts[model].get("model_type"), []).append(model)
+    ids = {model: _number(measured, model, DISTINCT_IDS) for model in order}
+    return [kind for kind in kinds.values() if ids[kind[0]] < ids[kind[-1]]]
+
+
+def _verdict(highest: Mapping[str, float], order: Sequence[str]) -> str:
+    few, many = order[0], order[-1]
+    if highest[few] >= highest[many]:
+        return (
+            f"{few}, with the fewest, reaches no less than {many}, with the most: a long tail of"
+            " rare ids is not needed for anisotropy."
+        )
+    return f"{few}, with the fewest, reaches less than {many}, with the most."
 
 
 def _told(study: Study, measured: Measured, model: str) -> list[str]:

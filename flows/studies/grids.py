@@ -60,7 +60,7 @@ def draw_metrics(
     ]
     corpora = ", ".join(dict.fromkeys(measured.corpora[model] for model in shown))
     title = [study.title, corpora, *notes, *_seeds(measured, shown)]
-    return draw_panels(title, panels, min(COLUMNS, len(metrics)))
+    return draw_panels(title, panels, 2 if len(panels) == 4 else min(COLUMNS, len(metrics)))
 
 
 def draw_against(study: Study, measured: Measured, x: str, y: str, models: Sequence[str]) -> Figure:

@@ -4,6 +4,7 @@ from pathlib import Path
 from pydoc_data.topics import topics
 
 import pytest
+import torch
 
 from flows.capture import find_checkpoints, fingerprint, load_tokenizer
 from flows.capture.errors import InputError
@@ -37,11 +38,17 @@ def test_training_leaves_checkpoints_and_lowers_the_loss(tmp_path: Path) -> None
     assert len({fingerprint(checkpoint).weights_sha256 for checkpoint in found}) == 3
 
 
-def test_the_same_seed_gives_the_same_weights(tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_weights_on_any_number_of_threads(tmp_path: Path) -> None:
     runs = {}
-    for name, seed in (("one", 0), ("two", 0), ("three", 1)):
-        train_tiny(TEXT, tmp_path / name, held_out=HELD_OUT, steps=(1,), seed=seed)
-        runs[name] = fingerprint(find_checkpoints(str(tmp_path / name))[0])
+    before = torch.get_num_threads()
+    try:
+        for name, seed, threads in (("one", 0, 1), ("two", 0, 2), ("three", 1, 2)):
+            torch.set_num_threads(threads)
+            train_tiny(TEXT, tmp_path / name, held_out=HELD_OUT, steps=(1,), seed=seed)
+            assert torch.get_num_threads() == threads
+            runs[name] = fingerprint(find_checkpoints(str(tmp_path / name))[0])
+    finally:
+        torch.set_num_threads(before)
     assert runs["one"] == runs["two"]
     assert runs["one"].weights_sha256 != runs["three"].weights_sha256
     assert runs["one"].tokenizer_sha256 == runs["three"].tokenizer_sha256
