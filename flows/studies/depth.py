@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from flows.studies.grids import draw_against, draw_metrics
+from analysis.curves import Curve
+from flows.studies.grids import depth_curves, draw_against, draw_metrics
 from flows.studies.sentences import tell_populations, tell_shapes, tell_threshold
 from flows.studies.study import Measured, Study
 
@@ -19,6 +20,9 @@ ANISOTROPIC: Final = 0.1
 
 _STRONG: Final = 0.9
 """Correlation from which drift is said to go with the average cosine."""
+
+_FEWEST_LAYERS: Final = 3
+"""Layers from which a correlation is told; of two points it would always be one."""
 
 
 def _draw_text(study: Study, measured: Measured) -> Mapping[str, Figure]:
@@ -95,23 +99,18 @@ def _draw_drift(study: Study, measured: Measured) -> Mapping[str, Figure]:
 
 
 def _tell_drift(study: Study, measured: Measured) -> Sequence[str]:
-    told = []
-    for model in measured.models:
-        found = {}
-        for metric in study.metrics:
-            curve = measured.curve(model, metric, "layer", study.population)
-            if curve is not None:
-                found[metric] = curve.y
-        if len(found) < len(study.metrics) or len(found["drift_norm"]) < 3:
-            continue
-        told.append(_correlations(model, found["drift_norm"], found))
-    return told
+    found = (depth_curves(study, measured, metric, measured.models) for metric in study.metrics)
+    return [
+        _correlations(curves[0].label, dict(zip(study.metrics, curves, strict=True)))
+        for curves in zip(*found, strict=True)
+        if len(curves[0].y) >= _FEWEST_LAYERS
+    ]
 
 
-def _correlations(model: str, norm: np.ndarray, found: Mapping[str, np.ndarray]) -> str:
+def _correlations(model: str, found: Mapping[str, Curve]) -> str:
     from scipy.stats import spearmanr
 
-    cosine, ratio = found["average_cosine"], found["drift_ratio"]
+    cosine, norm, ratio = (found[name].y for name in DRIFT.metrics)
     pearson = float(np.corrcoef(norm, cosine)[0, 1])
     by_rank = float(spearmanr(norm, cosine).statistic)
     off = float(np.abs(ratio**2 - cosine).max())

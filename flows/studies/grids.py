@@ -71,25 +71,24 @@ def draw_against(study: Study, measured: Measured, x: str, y: str, models: Seque
     """
     figure = new_figure(1)
     axes = figure.subplots()
-    styles = line_styles(models, ordered=False)
-    for model in models:
-        style = styles[model]
-        across = measured.curve(model, x, "layer", study.population)
-        up = measured.curve(model, y, "layer", study.population)
-        if across is None or up is None:
-            continue
+    across, up = (depth_curves(study, measured, metric, models) for metric in (x, y))
+    styles = line_styles([curve.label for curve in across], ordered=False)
+    for rightward, upward in zip(across, up, strict=True):
+        style = styles[rightward.label]
         axes.errorbar(
-            across.y,
-            up.y,
-            xerr=across.stderr,
-            yerr=up.stderr,
-            label=model,
+            rightward.y,
+            upward.y,
+            xerr=rightward.stderr,
+            yerr=upward.stderr,
+            label=rightward.label,
             color=style.colour,
             marker=style.marker,
             markersize=5,
             linestyle="none",
             elinewidth=0.8,
         )
+    # Norms of different models are of different orders.
+    axes.set_xscale("log")
     axes.set_xlabel(long_name(measured, x))
     axes.set_ylabel(textwrap.fill(long_name(measured, y), 40))
     tidy(axes)
@@ -103,6 +102,14 @@ def draw_against(study: Study, measured: Measured, x: str, y: str, models: Seque
     ]
     add_title(figure, [study.title, *notes], 1)
     return figure
+
+
+def depth_curves(
+    study: Study, measured: Measured, metric: str, models: Sequence[str]
+) -> list[Curve]:
+    """Return a metric over the depth of each of some models that have it, whole models in one."""
+    found = [measured.curve(model, metric, "relative_depth", study.population) for model in models]
+    return _stages_joined([curve for curve in found if curve is not None])
 
 
 def _stages_joined(curves: Sequence[Curve]) -> list[Curve]:

@@ -165,5 +165,5 @@ def add_title(figure: Figure, parts: Sequence[str], columns: int) -> None:
     """Write the title over all panels, wrapped to their width."""
     # Parts stay whole where they fit: a break within "n = 512" would be hard to read.
     whole = [part.replace(" ", "\u00a0") if len(part) < _SHORT else part for part in parts]
-    text = " · ".join(filter(None, whole))
+    text = "\u00a0· ".join(filter(None, whole))
     figure.suptitle(textwrap.fill(text, _CHARACTERS_A_COLUMN * columns), fontsize="medium")

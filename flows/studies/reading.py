@@ -52,7 +52,9 @@ def read_measured(study: Study, store: str, wanted: Mapping[str, Sequence[str]])
         if study.attention_rows:
             results = _with_attention(study, store, snapshot, results, paths)
         parts.append(results)
-    joined = xr.concat(parts, MODEL, data_vars="all", coords="different", compat="equals")
+    joined = xr.concat(
+        parts, MODEL, data_vars="all", coords="different", compat="equals", join="outer"
+    )
     if study.derive is not None:
         joined = study.derive(joined)
     means, members = average_seeds(joined)
