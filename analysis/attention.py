@@ -53,24 +53,37 @@ def summarise_attention(
         raise UnknownPopulationError(population, _POPULATIONS)
     chosen = _rows(uri, path, snapshot, population)
     repository = Repository.open(uri, read_only=True)
-    variables = {}
-    for site in sites:
-        found = slabs(repository, path, site=site, steps=steps, snapshot=snapshot)
-        if found[0].dims != (HEAD, TOKEN):
-            raise InputError(f"{site!r} has the dimensions {found[0].dims}: expected (head, token)")
-        rows = [_read(slab)[:, chosen].astype(np.float64) for slab in found]
-        shape = (len(steps), -1, len(rows[0]))
-        means = np.stack([row.mean(axis=1) for row in rows]).reshape(shape)
-        spread = np.stack([np.quantile(row, QUANTILES, axis=1).T for row in rows])
-        about = {"long_name": SITES[site].description, "units": SITES[site].units or "1"}
-        variables[site] = xr.DataArray(means, dims=(STEP, BLOCK, HEAD), attrs=about)
-        variables[f"{site}_{QUANTILE}"] = xr.DataArray(
-            spread.reshape(*shape, len(QUANTILES)), dims=(STEP, BLOCK, HEAD, QUANTILE), attrs=about
-        )
-    coordinates = {STEP: list(steps), QUANTILE: list(QUANTILES)}
-    results = xr.Dataset(variables, coordinates)
-    blocks, heads = results.sizes[BLOCK], results.sizes[HEAD]
-    return results.assign_coords({BLOCK: np.arange(1, blocks + 1), HEAD: np.arange(heads)})
+    parts = [
+        _summary(site, slabs(repository, path, site=site, steps=steps, snapshot=snapshot), chosen)
+        for site in sites
+    ]
+    return xr.merge(parts, join="outer", compat="no_conflicts").reindex({STEP: list(steps)})
+
+
+def _summary(site: str, found: Sequence[Slab], chosen: np.ndarray) -> xr.Dataset:
+    """Return mean and quantiles of a site (step, block, head), NaN at blocks a step has not."""
+    if found[0].dims != (HEAD, TOKEN):
+        raise InputError(f"{site!r} has the dimensions {found[0].dims}: expected (head, token)")
+    steps, blocks = (sorted({place[axis] for place in map(_place, found)}) for axis in (0, 1))
+    means = np.full((len(steps), len(blocks), found[0].shape[0]), np.nan)
+    spread = np.full((*means.shape, len(QUANTILES)), np.nan)
+    for slab in found:
+        step, block = _place(slab)
+        at = steps.index(step), blocks.index(block)
+        rows = _read(slab)[:, chosen].astype(np.float64)
+        means[at], spread[at] = rows.mean(axis=1), np.quantile(rows, QUANTILES, axis=1).T
+    about = {"long_name": SITES[site].description, "units": SITES[site].units or "1"}
+    dims = (STEP, BLOCK, HEAD)
+    return xr.Dataset(
+        {site: (dims, means, about), f"{site}_{QUANTILE}": ((*dims, QUANTILE), spread, about)},
+        {STEP: steps, BLOCK: blocks, HEAD: np.arange(means.shape[2]), QUANTILE: list(QUANTILES)},
+    )
+
+
+def _place(slab: Slab) -> tuple[int, int]:
+    """Return the step and the block of a slab."""
+    assert slab.label is not None
+    return slab.step, slab.label[1]
 
 
 def _rows(uri: str, path: str, snapshot: str, population: str) -> np.ndarray:

@@ -33,7 +33,7 @@ def model_facts(job: Job, loaded: LoadedModel, tokens: Tokens) -> dict[str, JSON
         "corpus_sha256": job.corpus.content_sha256,
         **_stack_facts(loaded),
         **_block_settings(job),
-        **_choices(job.options),
+        **_choices(job.options, stack.n_blocks),
     }
 
 
@@ -55,8 +55,10 @@ def _block_settings(job: Job) -> dict[str, JSON]:
     return {} if random is None or random.block is None else {**random.block.attributes()}
 
 
-def _choices(options: CaptureOptions) -> dict[str, JSON]:
+def _choices(options: CaptureOptions, n_blocks: int) -> dict[str, JSON]:
     """Return which rows and layers are kept, nothing where all are."""
     rows = options.rows.facts()
     chosen: dict[str, JSON] = {ROW_CHOICE: rows} if rows else {}
-    return chosen if options.layers is None else chosen | {LAYER_CHOICE: [*options.layers]}
+    if options.layers is None or set(options.layers) == {*range(n_blocks + 1)}:
+        return chosen
+    return chosen | {LAYER_CHOICE: [*options.layers]}

@@ -15,6 +15,7 @@ from flows.capture.integrity import file_sha256
 from flows.capture.rounding import Precision
 from flows.capture.settling import file_states
 from flows.inputs import Corpus, preparation, read_corpus, require_kind
+from flows.layers import lacking, layers_of
 from flows.running import CaptureOptions, Job, Progress, run_job
 from store.catalogue import HeldStep, find_step
 from store.identity import JSON, step_difference
@@ -101,10 +102,10 @@ def ingest_checkpoint(
     repository = Repository.open(store_uri)
     source = read_corpus(repository, corpus)
     job = prepare_job(repository, source, checkpoint, options, digest=digest)
-    ingested = grows(job) and run_job(_of_stored_sites(job), progress)
+    ingested = grows(job) and run_job(of_stored_sites(job), progress)
     if not is_stored(job):
         ingested = run_job(job, progress) or ingested
-    steps = _held_steps(job)
+    steps = held_steps(job)
     held = [step for step in steps.values() if step is not None]
     facts = repository.read()[next(iter(steps))].attrs.asdict()
     return IngestResult(
@@ -150,19 +151,21 @@ def prepare_job(
 
 def grows(job: Job) -> bool:
     """Tell whether a step is there over what the corpus was, so that only more is to be run."""
-    held = [step for step in _held_steps(job).values() if step is not None]
+    held = [step for step in held_steps(job).values() if step is not None]
     return any(
         not step_difference(step.identity, former) for step in held for former in job.grown_from
     )
 
 
-def _of_stored_sites(job: Job) -> Job:
-    """Return a job for all sites that a step has, and no other."""
-    held = [step for step in _held_steps(job).values() if step is not None]
+def of_stored_sites(job: Job) -> Job:
+    """Return a job for all sites and layers that a step has, and no other."""
+    held = [step for step in held_steps(job).values() if step is not None]
     stored = {site for step in held for site in step.sites}
     sites = sites_among(stored)
     nonfinite = job.options.allow_nonfinite or any(step.nonfinite for step in held)
-    return replace(job, options=replace(job.options, sites=sites, allow_nonfinite=nonfinite))
+    layers = layers_of(held)
+    options = replace(job.options, sites=sites, layers=layers, allow_nonfinite=nonfinite)
+    return replace(job, options=options)
 
 
 def is_stored(job: Job) -> bool:
@@ -171,7 +174,7 @@ def is_stored(job: Job) -> bool:
     Raises:
         IdentityConflictError: If something else is there and is not to be superseded.
     """
-    steps = _held_steps(job)
+    steps = held_steps(job)
     for path, held in steps.items():
         if held is None:
             return False
@@ -186,9 +189,9 @@ def is_stored(job: Job) -> bool:
 
 
 def satisfies(held: HeldStep, job: Job) -> bool:
-    """Tell whether a stored step was made from the same, and has every site that is wanted."""
-    wanted = set(job.options.sites or ())
-    return not step_difference(held.identity, job.identity) and wanted <= set(held.sites)
+    """Tell whether a stored step was made from the same, and lacks no site or layer wanted."""
+    same = not step_difference(held.identity, job.identity)
+    return same and not lacking(held, job.options)
 
 
 def _identity(corpus: Corpus, weights: Fingerprint, precision: Precision) -> dict[str, JSON]:
@@ -214,8 +217,8 @@ def _count(facts: Mapping[str, JSON], name: str) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _held_steps(job: Job) -> dict[str, HeldStep | None]:
-    """Return the job's step in the group of the model, or in those of its stacks."""
+def held_steps(job: Job) -> dict[str, HeldStep | None]:
+    """Return the job's step in the group of the model, or in those of its stacks, by path."""
     root = job.repository.read()
     group = root.get(job.path)
     if not isinstance(group, zarr.Group):

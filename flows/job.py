@@ -64,11 +64,13 @@ class CaptureOptions:
     rival_wait: timedelta = RIVAL_WAIT
 
     def identity(self) -> dict[str, JSON]:
-        """Return what of it changes the values that are stored under a name, where it is set."""
+        """Return what of it changes the values that are stored under a name, where it is set.
+
+        Which sites and layers are kept does not: more of them may be added later.
+        """
         facts: dict[str, JSON] = {
             "blocks": self.blocks,
             "rows": self.rows.facts() or None,
-            "layers": None if self.layers is None else [*self.layers],
             "dtype": self.dtype,
         }
         return {name: value for name, value in facts.items() if value is not None}
@@ -76,12 +78,11 @@ class CaptureOptions:
     def like(self, identity: Mapping[str, JSON]) -> CaptureOptions:
         """Return the options with which a step of some identity is run again."""
         blocks, rows = identity.get("blocks"), identity.get("rows")
-        layers, dtype = identity.get("layers"), identity.get("dtype")
+        dtype = identity.get("dtype")
         return replace(
             self,
             blocks=None if blocks is None else str(blocks),
             rows=RowChoice.of_facts(rows) if isinstance(rows, Mapping) else ALL_ROWS,
-            layers=tuple(map(int, layers)) if isinstance(layers, list) else None,
             dtype=next((name for name in get_args(Dtype) if name == dtype), None),
         )
 

@@ -9,6 +9,7 @@ from flows.capture.chosen import MEAN, choose_rows
 from flows.capture.errors import CheckpointError, InputError
 from flows.capture.settling import file_states
 from flows.capture.tokens import Tokens
+from flows.job import DEFAULT_SITES
 from flows.losses import TOKEN_LOSS
 from store.schema import HEAD, HEAD_DIM, SITES
 
@@ -65,6 +66,19 @@ def with_rows(job: Job, loaded: LoadedModel, tokens: Tokens) -> Tokens:
     if job.options.rows.kind == MEAN and TOKEN_LOSS in (job.options.sites or ()):
         raise InputError(f"{TOKEN_LOSS} has no value for first tokens: keep it without a mean")
     return choose_rows(tokens, shown_tokens(loaded, tokens), job.options.rows)
+
+
+def wanted_sites(job: Job, loaded: LoadedModel) -> tuple[str, ...]:
+    """Return the sites that a job keeps of the chosen stack.
+
+    Raises:
+        UnknownSiteError: If no stack of the model has one of them.
+    """
+    from flows.capture.sites import available_sites, sites_here
+
+    available = available_sites(loaded.stack)
+    wanted = job.options.sites or tuple(name for name in DEFAULT_SITES if name in available)
+    return sites_here(loaded.stack, loaded.stacks, wanted)
 
 
 def shown_tokens(loaded: LoadedModel, tokens: Tokens) -> Tokens:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from flows.capture.tokens import Tokens
-from flows.ingestion import DEFAULT_OPTIONS, grows, is_stored, prepare_job
-from flows.inputs import Corpus, corpus_inputs, corpus_tokens, read_corpus
+from flows.ingestion import DEFAULT_OPTIONS, is_stored, prepare_job
+from flows.inputs import Corpus, corpus_inputs, read_corpus
+from flows.outstanding import Outstanding, held_rows, outstanding
 from flows.running import CaptureOptions, Job
-from flows.sizes import activation_sizes, parts_of
 from flows.trial import ENOUGH_SECONDS, Trial, run_trial
 from store.repository import Repository
 
@@ -29,10 +29,10 @@ class PlannedStep:
         path: Group of the model.
         step: Training step.
         stored: Whether it is there already; then nothing would be done.
-        tokens: Length of the token axis; of a step that grows, what is new of it.
-        raw_bytes: Bytes of its activations before compression: the most that is written.
-        stored_bytes: Bytes that are written, by what a part of them took.
-        files: Chunks that hold them.
+        tokens: Rows that are stored along the token axis, of a step that grows those that are new.
+        raw_bytes: Bytes of what would be stored before compression: the most that is written.
+        stored_bytes: Bytes that would be written, by what a part of them took.
+        files: Chunks that would hold them.
         seconds: Time, by what a part of it took.
         sequences: Sequences of the corpus.
         truncated_sequences: Those that are longer than the model takes, and would be cut.
@@ -151,27 +151,28 @@ class _Planner:
         digesting = time.perf_counter() - started
         key = f"{job.weights.tokenizer_sha256} {job.weights.config_sha256}"
         shown = self._shown_of(job, key)
-        stored = is_stored(job)
-        fresh = _new_part(job, shown)
-        parts = parts_of(checkpoint, fresh)
-        n_tokens = sum(part.n_tokens for part in parts)
-        sizes = activation_sizes(checkpoint, parts, self._options)
-        seconds, stored_bytes = digesting, 0.0
-        if not stored:
-            trial = self._trial_of(job, fresh, key)
-            seconds += self._preparing[key] + trial.seconds(n_tokens)
-            stored_bytes = trial.token_bytes * n_tokens
-        return PlannedStep(
+        plain = PlannedStep(
             path=job.path,
             step=checkpoint.step,
-            stored=stored,
-            tokens=n_tokens,
-            raw_bytes=sizes.raw_bytes,
-            stored_bytes=round(stored_bytes),
-            files=sizes.chunks,
-            seconds=seconds,
+            stored=is_stored(job),
+            tokens=held_rows(job),
+            raw_bytes=0,
+            stored_bytes=0,
+            files=0,
+            seconds=digesting,
             sequences=shown.n_sequences if isinstance(shown, Tokens) else len(shown),
             truncated_sequences=shown.truncated if isinstance(shown, Tokens) else 0,
+        )
+        if plain.stored:
+            return plain
+        trial = self._trial_of(outstanding(job, shown), key)
+        return replace(
+            plain,
+            tokens=trial.sizes[0].new_rows if isinstance(shown, Tokens) else trial.new_rows,
+            raw_bytes=sum(one.raw_bytes for one in trial.sizes),
+            stored_bytes=round(trial.row_bytes * trial.new_rows),
+            files=sum(one.chunks for one in trial.sizes),
+            seconds=digesting + self._preparing[key] + trial.seconds(trial.n_tokens),
         )
 
     def _shown_of(self, job: Job, key: str) -> Tokens | Items:
@@ -183,15 +184,16 @@ class _Planner:
             self._shown[key], self._preparing[key] = second
         return self._shown[key]
 
-    def _trial_of(self, job: Job, shown: Tokens | Items, key: str) -> Trial:
+    def _trial_of(self, left: Outstanding, key: str) -> Trial:
         if not self._trials:
             started = time.perf_counter()
             import flows.capture.forward
             import flows.capture.weights  # noqa: F401
 
             self.start_seconds += time.perf_counter() - started
+        key = f"{key} {dict(left.held)}"
         if key not in self._trials:
-            trial = run_trial(job, shown, enough_seconds=self._enough_seconds)
+            trial = run_trial(left, enough_seconds=self._enough_seconds)
             self.start_seconds += 0.0 if self._trials else trial.warm_up_seconds
             self._trials[key] = trial
         return self._trials[key]
@@ -201,12 +203,3 @@ def _timed(job: Job) -> tuple[Tokens | Items, float]:
     started = time.perf_counter()
     shown = corpus_inputs(job.corpus, job.checkpoint)
     return shown, time.perf_counter() - started
-
-
-def _new_part(job: Job, shown: Tokens | Items) -> Tokens | Items:
-    """Return what would be run: of a step whose corpus grew, the sequences that came later."""
-    if not isinstance(shown, Tokens) or not grows(job):
-        return shown
-    former = corpus_tokens(job.corpus.earlier()[-1], job.checkpoint)
-    later = range(former.n_sequences, shown.n_sequences)
-    return shown.select(later) if later else shown

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from flows.layers import layers_of
 from flows.measurement import complete_steps, require_known
 from flows.running import CaptureOptions, run_job
 from flows.sources import source_job, stored_precision
@@ -81,12 +82,13 @@ def _store_again(
     source: str | None,
     device: str,
 ) -> None:
-    """Run a checkpoint once more for all sites that the groups of its stacks have."""
+    """Run a checkpoint once more for all that the groups of its stacks have of the step."""
     there = [(held, one) for held in stacks for one in held.steps if one.step == step]
     stored = {site for _, one in there for site in one.sites}
     held, one = there[0]
     options = CaptureOptions(
         sites=sites_among(stored),
+        layers=layers_of(one for _, one in there),
         device=device,
         precision=stored_precision(one),
         allow_nonfinite=any(one.nonfinite for _, one in there),

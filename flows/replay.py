@@ -12,6 +12,7 @@ import numpy.typing as npt
 from flows.capture.errors import CheckpointError
 from flows.inputs import corpus_inputs
 from flows.job import CaptureOptions, Job
+from flows.layers import layers_to_run, of_layers
 from flows.loading import load_job, shown_tokens, stack_tokens, with_rows
 from flows.measurement import complete_steps, require_known
 from flows.sources import source_job, stored_precision
@@ -134,8 +135,12 @@ def _replay_step(job: Job, held: HeldModel, step: HeldStep, count: int, seed: in
     drawn = np.random.default_rng(seed).choice(filled, min(count, len(filled)), replace=False)
     sequences = tuple(sorted(drawn.tolist()))
     precision = job.options.precision
-    layers = job.options.layers
+    layers = layers_to_run(step.layers, loaded.stack.n_blocks)
     alone = replay(loaded, tokens, sequences, step.sites, layers=layers, precision=precision)
+    alone = {
+        number: {site: of_layers(site, rows, step.layers, layers) for site, rows in own.items()}
+        for number, own in alone.items()
+    }
     worst, problem = None, ""
     try:
         rows = [

@@ -15,7 +15,8 @@ from flows.capture.tokens import Tokens
 from flows.group_facts import model_facts
 from flows.inputs import corpus_inputs
 from flows.job import DEFAULT_SITES, RIVAL_WAIT, CaptureOptions, Job
-from flows.loading import load_job, shown_tokens, stack_tokens, with_rows
+from flows.layers import Layers, layers_to_run, narrowed
+from flows.loading import load_job, shown_tokens, stack_tokens, wanted_sites, with_rows
 from flows.losses import TOKEN_LOSS, MeanLoss
 from flows.streaming import continued, stream
 from store.create import ArraySpec, create_model
@@ -110,6 +111,7 @@ def _store_stack(
         return False
     with writer:
         blocks: Iterable[RowBlock] = ()
+        layers = layers_to_run(writer.layers, loaded.stack.n_blocks)
         if writer.held_tokens < writer.n_tokens:
             first = int(np.searchsorted(tokens.row_offsets, writer.held_tokens))
             blocks = capture(
@@ -117,14 +119,14 @@ def _store_stack(
                 tokens.select(range(first, tokens.n_sequences)) if first else tokens,
                 writer.sites,
                 block_rows=writer.chunk_rows,
-                layers=job.options.layers,
+                layers=layers,
                 batch_tokens=job.options.batch_tokens,
                 allow_nonfinite=True,  # the writer looks, in its own thread, and knows the step
                 precision=job.options.precision,
                 progress=progress,
             )
         loss = MeanLoss()
-        blocks = loss.watching(blocks)
+        blocks = narrowed(loss.watching(blocks), [writer], [layers])
         if writer.held_tokens:
             blocks = continued(blocks, writer)
             if TOKEN_LOSS in writer.sites:
@@ -151,13 +153,16 @@ def _store_stages(
 
     options = job.options
     with ExitStack() as writing:
-        writers, parts = [], []
+        writers: list[StepWriter] = []
+        parts: list[Part] = []
+        ran: list[Layers] = []
         for loaded, shown in stages:
             tokens = with_rows(job, loaded, shown)
             writer = _reserve(job, loaded, tokens)
             if isinstance(writer, StepWriter):
                 writers.append(writing.enter_context(writer))
-                kept = (writer.sites, writer.chunk_rows, options.layers, options.precision)
+                ran.append(layers_to_run(writer.layers, loaded.stack.n_blocks))
+                kept = (writer.sites, writer.chunk_rows, ran[-1], options.precision)
                 parts.append(Part(loaded, tokens, *kept))
         if not parts:
             return False
@@ -167,7 +172,7 @@ def _store_stages(
             allow_nonfinite=True,  # the writers look, in their own thread, and know the step
             progress=progress,
         )
-        _stream(blocks, writers, options.precision)
+        _stream(narrowed(blocks, writers, ran), writers, options.precision)
         for writer, part in zip(writers, parts, strict=True):
             writer.commit(provenance=_provenance(job, part.tokens, part.loaded))
     return True
@@ -185,6 +190,7 @@ def _reserve(job: Job, loaded: LoadedModel, tokens: Tokens) -> StepWriter | Alre
                 job.checkpoint.step,
                 identity=job.identity,
                 sites=sites,
+                layers=job.options.layers,
                 supersede=job.options.supersede,
                 rewrite=job.options.rewrite,
                 grown_from=job.grown_from,
@@ -214,12 +220,9 @@ def _stream(
 
 def _create(job: Job, loaded: LoadedModel, tokens: Tokens) -> tuple[str, ...]:
     """Create the group of a stack and the arrays of its sites; return the sites to be written."""
-    from flows.capture.sites import available_sites, site_shapes, sites_here
+    from flows.capture.sites import site_shapes
 
-    stack = loaded.stack
-    available = available_sites(stack)
-    wanted = job.options.sites or tuple(name for name in DEFAULT_SITES if name in available)
-    sites = sites_here(stack, loaded.stacks, wanted)
+    stack, sites = loaded.stack, wanted_sites(job, loaded)
     create_model(
         job.repository,
         job.corpus.name,

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
     from flows.capture.checkpoints import Checkpoint
-    from flows.capture.items import Items
 
 _VALUE_BYTES: Final = 4
 
@@ -73,33 +72,13 @@ class Sizes:
     """What the activations of one checkpoint are.
 
     Attributes:
-        raw_bytes: Bytes before compression: the most that is written.
-        least_bytes: Bytes that are written at least.
+            least_bytes: Bytes that are written at least.
         chunks: Chunks that hold them.
     """
 
     raw_bytes: int
     least_bytes: int
     chunks: int
-
-
-def parts_of(checkpoint: Checkpoint, shown: Tokens | Items) -> list[Part]:
-    """Return what the stacks of a checkpoint would be run over; its weights are not read.
-
-    Raises:
-        CheckpointError: If its config cannot be read.
-    """
-    if isinstance(shown, Tokens):
-        return [text_part(checkpoint, len(shown), int(shown.lengths.max()))]
-    from flows.capture.untrained import outline
-
-    config = load_config(checkpoint)
-    stacks = outline(checkpoint, shown.shapes())
-    rows = [(stack, shown.tokens(stack.extent)) for stack in stacks]
-    return [
-        Part(_dims(stack.n_blocks, stack.width, config, int(tokens.lengths.max())), len(tokens))
-        for stack, tokens in rows
-    ]
 
 
 def text_part(checkpoint: Checkpoint, n_tokens: int, longest: int) -> Part:

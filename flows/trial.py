@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from flows.running import Job, load_job, stack_tokens, store_parts
+from flows.running import Job, load_job, stack_tokens, store_parts, with_rows
+from flows.stack_sizes import StackSizes, stack_sizes
 from store.catalogue import catalogue
 from store.corpora import CorpusSpec, create_corpus
 from store.repository import Repository
 
 if TYPE_CHECKING:
-    from flows.capture.items import Items
     from flows.capture.tokens import Tokens
     from flows.capture.weights import LoadedModel
+    from flows.outstanding import Outstanding
 
 ENOUGH_SECONDS: Final = 4.0
 """A part that takes as long is taken as the measure of the whole."""
@@ -38,14 +39,23 @@ class Trial:
         load_seconds: Time to load the model.
         step_seconds: Time of a step, however few its tokens are.
         token_seconds: Time of each token more.
-        token_bytes: Encoded bytes of a token.
+        row_bytes: Encoded bytes of a row, of all sites and layers.
+        n_tokens: Tokens of the whole.
+        sizes: What is stored of each stack for the whole.
     """
 
     warm_up_seconds: float
     load_seconds: float
     step_seconds: float
     token_seconds: float
-    token_bytes: float
+    row_bytes: float
+    n_tokens: int = 0
+    sizes: tuple[StackSizes, ...] = ()
+
+    @property
+    def new_rows(self) -> int:
+        """Rows that are stored for the whole, of all stacks."""
+        return sum(one.new_rows for one in self.sizes)
 
     def seconds(self, n_tokens: int) -> float:
         """Return the time to load the model, and to run and store so many tokens."""
@@ -57,9 +67,10 @@ class _Part:
     n_tokens: int
     seconds: float
     stored_bytes: int
+    n_rows: int
 
 
-def run_trial(job: Job, shown: Tokens | Items, *, enough_seconds: float = ENOUGH_SECONDS) -> Trial:
+def run_trial(left: Outstanding, *, enough_seconds: float = ENOUGH_SECONDS) -> Trial:
     """Load a model and store what it gives for ever larger parts of its corpus.
 
     Parts are sequences from all over the corpus, so that their lengths are those of the whole.
@@ -67,8 +78,7 @@ def run_trial(job: Job, shown: Tokens | Items, *, enough_seconds: float = ENOUGH
     memory where that is none on a disk: the network of an object store is not measured.
 
     Args:
-        job: What would be run.
-        shown: All that its model would be shown.
+        left: What would be run, and over what.
         enough_seconds: A part that takes as long is the last.
 
     Raises:
@@ -77,6 +87,7 @@ def run_trial(job: Job, shown: Tokens | Items, *, enough_seconds: float = ENOUGH
     """
     from flows.capture.forward import batch_size
 
+    job, shown = left.job, left.shown
     started = time.perf_counter()
     loaded = load_job(job, shown)
     load_seconds = time.perf_counter() - started
@@ -92,7 +103,11 @@ def run_trial(job: Job, shown: Tokens | Items, *, enough_seconds: float = ENOUGH
             parts.append(_run_part(scratch, _chosen(whole, filled[at]), f"part-{number}"))
             if parts[-1].seconds >= enough_seconds:
                 break
-    return _fitted(load_seconds, first, parts)
+    return replace(
+        _fitted(load_seconds, first, parts),
+        n_tokens=_token_count(whole),
+        sizes=tuple(stack_sizes(job, whole, left.held)),
+    )
 
 
 def _chosen(
@@ -111,17 +126,22 @@ def _counts(first: int, last: int) -> Iterator[int]:
 
 
 def _run_part(scratch: Job, parts: list[tuple[LoadedModel, Tokens]], name: str) -> _Part:
-    from flows.capture.items import ItemTokens
-
     job = replace(scratch, checkpoint=replace(scratch.checkpoint, model=name))
     started = time.perf_counter()
     store_parts(job, parts)
     seconds = time.perf_counter() - started
     held = catalogue(job.repository, model=name)
+    n_rows = sum(with_rows(job, loaded, tokens).n_rows for loaded, tokens in parts)
+    stored_bytes = sum(model.stored_bytes for model in held)
+    return _Part(_token_count(parts), seconds, stored_bytes, n_rows)
+
+
+def _token_count(parts: Sequence[tuple[LoadedModel, Tokens]]) -> int:
+    from flows.capture.items import ItemTokens
+
     # The stacks of a model of text are all shown the same tokens, which count once.
     several = isinstance(parts[0][1], ItemTokens)
-    n_tokens = sum(len(tokens) for _, tokens in (parts if several else parts[:1]))
-    return _Part(n_tokens, seconds, sum(model.stored_bytes for model in held))
+    return sum(len(tokens) for _, tokens in (parts if several else parts[:1]))
 
 
 def _fitted(load_seconds: float, first: _Part, parts: list[_Part]) -> Trial:
@@ -133,8 +153,8 @@ def _fitted(load_seconds: float, first: _Part, parts: list[_Part]) -> Trial:
         token_seconds = min(max(slope, 0.0), token_seconds)
     step_seconds = last.seconds - token_seconds * last.n_tokens
     warm_up_seconds = max(0.0, first.seconds - step_seconds - token_seconds * first.n_tokens)
-    token_bytes = last.stored_bytes / last.n_tokens
-    return Trial(warm_up_seconds, load_seconds, step_seconds, token_seconds, token_bytes)
+    row_bytes = last.stored_bytes / last.n_rows
+    return Trial(warm_up_seconds, load_seconds, step_seconds, token_seconds, row_bytes)
 
 
 @contextmanager

@@ -14,9 +14,10 @@ from .arrays import member, sites_of, step_capacity
 from .columns import Column, read_columns
 from .errors import UnknownNameError
 from .extent import group_extent
+from .held_layers import SiteLayers, axis_labels, decoded
 from .identity import JSON, identity_difference
 from .repository import Repository
-from .schema import STACKS, STEP, STEP_COORDINATES, node_name
+from .schema import LAYER, LAYERS_BY_STEP, STACKS, STEP, STEP_COORDINATES, node_name
 from .slots import FREE, model_group
 from .twins import find_twins
 
@@ -31,6 +32,8 @@ class HeldStep:
         step: Training step.
         complete: Whether its activations are there; everything below is empty otherwise.
         sites: Sites stored.
+        layers: Layers or blocks stored of each site that has them.
+        n_blocks: Number of blocks of the model: with layer 0, the layers that there are.
         revision: Revision the checkpoint was read from.
         weights_sha256: SHA-256 that stands for all weight files.
         weight_files: SHA-256 of each weight file.
@@ -50,6 +53,8 @@ class HeldStep:
     step: int
     complete: bool
     sites: tuple[str, ...]
+    layers: SiteLayers
+    n_blocks: int
     revision: str
     weights_sha256: str
     weight_files: Mapping[str, str]
@@ -77,7 +82,7 @@ class HeldModel:
         stack: ``"encoder"`` or ``"decoder"`` of an encoder-decoder model, None otherwise.
         sites: Sites the group has arrays for.
         n_tokens: Tokens that are shown: the first ones, which every step has.
-        layers: Numbers of the layers of the residual stream, 0 for the embedding output.
+        layers: Numbers of the layers that some step holds, 0 for the embedding output.
         width: Length of a row of the residual stream.
         steps: Its steps, in ascending order, those being written included.
         stored_bytes: Encoded bytes of the activations of all steps.
@@ -166,7 +171,7 @@ def _held_model(path: str, group: zarr.Group) -> HeldModel:
         sites=sites_of(group),
         n_tokens=group_extent(group).n_tokens,
         token_axis=member(group, "token_id").shape[0],
-        layers=tuple(np.asarray(member(group, "layer")[:]).tolist()),
+        layers=_shown_layers(group, steps),
         width=_whole(group.attrs["width"]),
         steps=steps,
         stored_bytes=sum(item.stored_bytes for item in steps),
@@ -181,15 +186,32 @@ def held_steps(group: zarr.Group) -> tuple[HeldStep, ...]:
     axis = member(group, "token_id").shape[0]
     values["n_tokens"] = np.where(values["n_tokens"] == 0, axis, values["n_tokens"])
     (used,) = np.nonzero(values[STEP] != FREE)
-    return _with_twins(sorted((_held_step(values, int(i)) for i in used), key=lambda s: s.step))
+    axes, n_blocks = axis_labels(group), _whole(group.attrs["n_blocks"])
+    steps = (_held_step(values, int(i), axes, n_blocks) for i in used)
+    return _with_twins(sorted(steps, key=lambda held: held.step))
 
 
-def _held_step(values: Mapping[str, npt.NDArray[np.generic]], slot: int) -> HeldStep:
+def _shown_layers(group: zarr.Group, steps: Sequence[HeldStep]) -> tuple[int, ...]:
+    if not group.attrs.get(LAYERS_BY_STEP):
+        return axis_labels(group)[LAYER]
+    held = (own for step in steps if step.complete for own in step.layers.values())
+    return tuple(sorted({number for own in held for number in own}))
+
+
+def _held_step(
+    values: Mapping[str, npt.NDArray[np.generic]],
+    slot: int,
+    axes: Mapping[str, tuple[int, ...]],
+    n_blocks: int,
+) -> HeldStep:
     row = {name: np.asarray(column[slot]).item() for name, column in values.items()}
+    sites = tuple(str(row["sites"]).split())
     return HeldStep(
         step=int(row["step"]),
         complete=bool(row["complete"]),
-        sites=tuple(str(row["sites"]).split()),
+        sites=sites,
+        layers=decoded(str(row["site_layers"]), sites, axes),
+        n_blocks=n_blocks,
         revision=str(row["revision"]),
         weights_sha256=str(row["weights_sha256"]),
         weight_files=json.loads(row["weight_files"] or "{}"),

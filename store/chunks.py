@@ -96,6 +96,15 @@ class ActivationArray:
             return None
         return self.depth_dim, self._label(self.depth_dim, depth)
 
+    def depth_of(self, label: int) -> int:
+        """Return the index along the depth axis at which a layer or block lies.
+
+        Raises:
+            ValueError: If it is not there.
+        """
+        depths: list[int] = self._depths.tolist()
+        return depths.index(label)
+
     def _label(self, dim: str, index: int) -> int:
         if dim == STEP:
             return int(np.asarray(self._labels[dim][index]))

@@ -11,6 +11,7 @@ import zarr
 from .cells import read_cells, write_cells
 from .encode import SiteWriter
 from .errors import UnknownNameError
+from .held_layers import SITE_LAYERS, axis_labels, encoded, united
 from .held_rows import HeldRows
 from .identity import JSON, canonical
 from .schema import sites_among
@@ -89,6 +90,14 @@ def counted(
         counts["nonfinite"] -= rows.nonfinite
         counts["stored_bytes"] -= rows.stored_bytes
     return dict(counts)
+
+
+def write_layers(group: zarr.Group, reservation: Reservation) -> None:
+    """Write which layers a step holds from now on; nothing if it gets none."""
+    if reservation.layers:
+        held = united(reservation.kept_layers, reservation.layers)
+        cell = encoded(held, axis_labels(group))
+        write_cells(group, reservation.slot, {SITE_LAYERS: cell})
 
 
 def write_coordinates(group: zarr.Group, slot: int, coordinates: Mapping[str, JSON]) -> None:

@@ -12,13 +12,13 @@ import zarr
 
 from .arrays import create_table, member, string_column
 from .errors import ConflictError, IdentityConflictError, StoreError, UnknownNameError
+from .format_number import require_format
 from .identity import JSON, identity_difference
 from .lengthen import GROWTH
 from .repository import Repository
 from .schema import (
     CORPUS_VARIABLES,
-    FORMAT_ATTRIBUTE,
-    FORMAT_VERSION,
+    GROWN_FORMAT,
     TOKEN_COORDINATES,
     Variable,
     node_name,
@@ -196,7 +196,7 @@ def grow_corpus(
             whole = np.concatenate([stored, np.asarray(values, dtype=stored.dtype)])
             create_table(group, variable, whole)
         group.attrs.update(spec.attributes())
-        root.attrs[FORMAT_ATTRIBUTE] = FORMAT_VERSION
+        require_format(root, GROWN_FORMAT)
 
     repository.update(f"grow corpus {spec.name}", change)
 

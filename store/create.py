@@ -15,15 +15,19 @@ from .corpora import attributes_without, refuse_other
 from .depths import relative_depth
 from .errors import StoreError, UnknownNameError
 from .extent import EXTENTS
+from .held_layers import axis_labels, widen
 from .identity import JSON, column_difference, identity_difference
 from .layout import chunk_rows
 from .lengthen import GROWN_FROM, corpus_digests, follows, lengthen
 from .repository import Repository
 from .schema import (
+    BLOCK,
     CORPUS_VARIABLES,
     DEPTH_COORDINATES,
     ITEM_VARIABLES,
+    LAYER,
     LAYER_CHOICE,
+    LAYERS_BY_STEP,
     PLACE_COORDINATES,
     STACKS,
     STEP,
@@ -32,8 +36,11 @@ from .schema import (
     node_name,
 )
 
-_GROWING: Final = ("step_capacity", EXTENTS, GROWN_FROM)
+_GROWING: Final = ("step_capacity", EXTENTS, GROWN_FROM, LAYER_CHOICE, LAYERS_BY_STEP)
 """Attributes of a model in which a stored one may differ from the same one wanted."""
+
+_DEPTHS: Final = (LAYER, BLOCK)
+"""Dimensions that grow as more layers are asked for, and are not compared."""
 
 STEP_CAPACITY = 64
 """Slots a model group is created with, and grows by; an empty slot costs nothing."""
@@ -63,7 +70,7 @@ def create_model(
     step_capacity: int = STEP_CAPACITY,
     stack: str | None = None,
 ) -> None:
-    """Create a model's group over a corpus, or add the sites it does not have yet.
+    """Create a model's group over a corpus, or add the sites and layers it does not have yet.
 
     Args:
         repository: The store.
@@ -73,7 +80,8 @@ def create_model(
         tokens: Every one of ``schema.TOKEN_COORDINATES``, and those of ``PLACE_COORDINATES`` that
             apply, each (token,).
         attributes: Facts about the model; ``n_blocks`` and ``width`` are needed, ``chunk_rows`` is
-            derived from the width unless given. A stage of a model says with ``depth_start`` how
+            derived from the width unless given; ``layer_choice`` names the layers that a step is to
+            have, where those are not all. A stage of a model says with ``depth_start`` how
             many blocks come before its layer 0, and with ``depth_blocks`` how many in all.
         step_capacity: Slots to create, and to grow by when they are full.
         stack: One of ``schema.STACKS``, for a model that has several.
@@ -115,11 +123,15 @@ def create_model(
                 else "Give the model or the corpus another name",
             )
             group = stored
+            if any(dim in spec.sizes for spec in arrays for dim in _DEPTHS):
+                widen(root, group, chosen_layers(facts).tolist())
         else:
             group = _new_model(root, path, tokens, facts | {"step_capacity": step_capacity})
+        depths = {dim: len(labels) for dim, labels in axis_labels(group).items()}
         for spec in arrays:
             if spec.variable.name not in group:
-                create_site(group, spec.variable, spec.sizes)
+                own = {dim: depths.get(dim, size) for dim, size in spec.sizes.items()}
+                create_site(group, spec.variable, own)
 
     repository.update(f"add model {path}", change)
 
@@ -167,9 +179,12 @@ def _model_difference(
         array = group.get(spec.variable.name)
         if isinstance(array, zarr.Array):
             shape = dict(zip(spec.variable.dims, array.shape, strict=True))
-            shape.pop(STEP)
+            stored, wanted = (
+                {dim: size for dim, size in sizes.items() if dim not in (STEP, *_DEPTHS)}
+                for sizes in (shape, spec.sizes)
+            )
             lines.extend(
-                f"{spec.variable.name} {line}" for line in identity_difference(shape, spec.sizes)
+                f"{spec.variable.name} {line}" for line in identity_difference(stored, wanted)
             )
     return lines
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from typing import Any
 
 import google_crc32c
@@ -25,7 +25,7 @@ from zarr.core.sync import sync
 from .arrays import member
 from .errors import IncompleteError, InvalidBlockError, NonFiniteError
 from .layout import checksum, token_chunks
-from .schema import BLOCK, CHECKSUM_SUFFIX, LAYER, TOKEN, Variable, site_variable
+from .schema import CHECKSUM_SUFFIX, TOKEN, Variable, depth_dimension, site_variable
 
 _SHUFFLES = {
     "noshuffle": blosc.NOSHUFFLE,
@@ -48,6 +48,7 @@ class SiteWriter:
         site: Name of the array.
         slot: Index on the step axis.
         step: Training step.
+        layers: Layers or blocks to be written, by default all that the array has.
         n_tokens: Tokens that the step is to have, by default as many as the axis.
         held_tokens: Tokens stored before, whose whole chunks stay as they are.
 
@@ -66,6 +67,7 @@ class SiteWriter:
         slot: int,
         step: int,
         *,
+        layers: Sequence[int] | None = None,
         n_tokens: int | None = None,
         held_tokens: int = 0,
     ) -> None:
@@ -73,15 +75,16 @@ class SiteWriter:
         variable = site_variable(site)
         self.site = site
         self.dims = variable.dims[1:]
-        self.shape = _with_tokens(array.shape[1:], self.dims, n_tokens)
+        self._labels, self._depths = _depths(group, site, layers)
+        own = dict(zip(self.dims, array.shape[1:], strict=True))
+        own |= {TOKEN: n_tokens} if n_tokens else {}
+        own |= {self.dims[0]: len(self._labels)} if self._labels else {}
+        self.shape = tuple(own.values())
         self.nonfinite = 0
         self.stored_bytes = 0
         self._slot, self._where = slot, f"step {step} of {group.path}"
         self._token_axis = self.dims.index(TOKEN)
-        self._depth = self.shape[0] if self.dims[0] in (LAYER, BLOCK) else None
-        self._labels: npt.NDArray[np.generic] = np.arange(0)
-        if self._depth is not None:
-            self._labels = np.asarray(member(group, self.dims[0])[:])
+        self._depth = len(self._labels) or None
         self._rows = array.chunks[1:][self._token_axis]
         self._blosc = _blosc_of(array)
         self._fill = array.fill_value
@@ -90,11 +93,12 @@ class SiteWriter:
         n_chunks = token_chunks(self.shape[self._token_axis], self._rows)
         self._held_chunks = held_tokens // self._rows
         recorded = member(group, site + CHECKSUM_SUFFIX)
-        self.checksums = np.zeros((*recorded.shape[1:-1], n_chunks), np.uint32)
+        deep = () if self._depth is None else (self._depth,)
+        self.checksums = np.zeros((*deep, n_chunks), np.uint32)
         self._written = np.arange(n_chunks) < self._held_chunks
         if self._held_chunks:
             held = np.asarray(recorded[slot])[..., : self._held_chunks]
-            self.checksums[..., : self._held_chunks] = held
+            self.checksums[..., : self._held_chunks] = held[self._depths] if deep else held
 
     def write(self, token_start: int, values: Floats, *, allow_nonfinite: bool) -> None:
         """Store whole chunks of every layer or block.
@@ -129,6 +133,16 @@ class SiteWriter:
                 f" of {self.site} were not written, the first one of tokens {first} to {stop - 1}."
                 " Write every block, then commit"
             )
+
+    def record(self) -> None:
+        """Write the checksums, beside those of other layers."""
+        recorded = member(self._group, self.site + CHECKSUM_SUFFIX)
+        if self._depth is None or self._depths == list(range(recorded.shape[1])):
+            recorded[self._slot, ..., : self.checksums.shape[-1]] = self.checksums
+            return
+        whole = np.asarray(recorded[self._slot])
+        whole[self._depths, : self.checksums.shape[-1]] = self.checksums
+        recorded[self._slot] = whole
 
     def move_to(self, group: zarr.Group) -> None:
         """Store everything written so far again, in another transaction.
@@ -176,7 +190,7 @@ class SiteWriter:
                 continue
             count = int(layer.size - np.count_nonzero(finite))
             if not allow_nonfinite:
-                label = None if self._depth is None else int(self._labels[depth])
+                label = None if self._depth is None else self._labels[depth]
                 raise NonFiniteError(self.site, label, count, self._where)
             self.nonfinite += count
 
@@ -229,7 +243,7 @@ class SiteWriter:
         index = [0] * len(self.shape)
         index[self._token_axis] = chunk
         if depth is not None:
-            index[0] = depth
+            index[0] = self._depths[depth]
         return f"{self._group.path}/{self.site}/c/" + "/".join(map(str, (self._slot, *index)))
 
     async def _copy(self, group: zarr.Group) -> None:
@@ -248,11 +262,16 @@ class SiteWriter:
         await _all(copy(self._key(*place)) for place in itertools.product(depths, written.tolist()))
 
 
-def _with_tokens(
-    shape: tuple[int, ...], dims: tuple[str, ...], n_tokens: int | None
-) -> tuple[int, ...]:
-    sizes = zip(dims, shape, strict=True)
-    return tuple(n_tokens if dim == TOKEN and n_tokens else size for dim, size in sizes)
+def _depths(
+    group: zarr.Group, site: str, layers: Sequence[int] | None
+) -> tuple[list[int], list[int]]:
+    """Return the labels of the layers to be written, and where each lies; nothing without any."""
+    dim = depth_dimension(site)
+    if dim is None:
+        return [], []
+    labels: list[int] = np.asarray(member(group, dim)[:]).tolist()
+    wanted = labels if layers is None else list(layers)
+    return wanted, [labels.index(label) for label in wanted]
 
 
 class _Encoded(Buffer):
@@ -277,11 +296,23 @@ async def _all(operations: Iterable[Coroutine[None, None, None]]) -> None:
         raise failures.exceptions[0] from None
 
 
-def erase(group: zarr.Group, site: str, slot: int) -> None:
-    """Remove the chunks of one step of a site from the present; the history keeps them."""
-    array = member(group, site)
-    sync(array.store.delete_dir(f"{array.path}/c/{slot}"))
-    member(group, site + CHECKSUM_SUFFIX)[slot] = 0
+def erase(group: zarr.Group, site: str, slot: int, layers: Sequence[int] | None = None) -> None:
+    """Remove chunks of one step of a site from the present; the history keeps them.
+
+    Args:
+        group: The model's group.
+        site: Name of the array.
+        slot: Index on the step axis.
+        layers: Layers or blocks to remove, all by default.
+    """
+    array, recorded = member(group, site), member(group, site + CHECKSUM_SUFFIX)
+    if layers is None:
+        sync(array.store.delete_dir(f"{array.path}/c/{slot}"))
+        recorded[slot] = 0
+        return
+    for depth in _depths(group, site, layers)[1]:
+        sync(array.store.delete_dir(f"{array.path}/c/{slot}/{depth}"))
+        recorded[slot, depth] = 0
 
 
 def undefined_tokens(group: zarr.Group, variable: Variable) -> npt.NDArray[np.bool_] | None:

@@ -49,7 +49,8 @@ def held_rows(
     chunk, rest = divmod(held, array.rows)
     start = 0 if whole else held - rest
     deep = array.depth_dim is not None
-    depths: list[int | None] = [*range(array.shape[1])] if deep else [None]
+    wanted = reservation.layers.get(site, ())
+    depths: list[int | None] = [array.depth_of(label) for label in wanted] if deep else [None]
     layers = [array.read(reservation.slot, depth, start, held) for depth in depths]
     values = np.stack(layers) if deep else layers[0]
     finite = np.isfinite(values)

@@ -14,6 +14,9 @@ JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON
 UNNAMED: Final[Mapping[str, JSON]] = {"precision": "float32"}
 """What holds for a step whose identity does not say."""
 
+KEPT: Final = frozenset({"layers"})
+"""Parts of the identities of earlier versions that say what is kept, and change no value of it."""
+
 
 def identity_difference(stored: Mapping[str, JSON], wanted: Mapping[str, JSON]) -> list[str]:
     """Return one line for each part in which two identities differ, none when they are equal.
@@ -37,7 +40,11 @@ def step_difference(stored: Mapping[str, JSON], wanted: Mapping[str, JSON]) -> l
         stored: What the store holds; earlier versions did not name every part.
         wanted: What was asked for.
     """
-    return identity_difference({**UNNAMED, **stored}, {**UNNAMED, **wanted})
+    one, other = (
+        {name: part for name, part in {**UNNAMED, **of}.items() if name not in KEPT}
+        for of in (stored, wanted)
+    )
+    return identity_difference(one, other)
 
 
 def column_difference(

@@ -11,8 +11,8 @@ import xarray as xr
 from .arrays import member
 from .lazy import LazyArray, Origin, Positions, Values, lazy_variable
 from .listing import ArrayNode, GroupNode
+from .pinned import snapshot_root
 from .schema import CORPUS_VARIABLES, ITEM_VARIABLES, TOKEN
-from .slab import snapshot_root
 
 _LABELS = ("label", "text_label")
 

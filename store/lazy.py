@@ -23,8 +23,8 @@ from .arrays import member
 from .chunks import ActivationArray, Floats
 from .columns import Column, read_columns
 from .listing import ArrayNode
+from .pinned import activation_array, site_layers, snapshot_root
 from .schema import Variable
-from .slab import activation_array, site_slots, snapshot_root
 
 AxisKey: TypeAlias = int | slice | npt.NDArray[np.integer]
 Values: TypeAlias = npt.NDArray[np.generic]
@@ -151,41 +151,49 @@ class StoredColumn(LazyArray):
 
 
 class StoredActivations(LazyArray):
-    """The activations of one site over the steps shown, NaN at steps stored without the site.
+    """The activations of one site over the steps shown, NaN where one was stored without them.
 
     Args:
         origin: Its group.
         site: Its name.
         slots: Place on disk of each step shown.
         row_shape: Sizes of its other dimensions.
+        order: Place on disk of each layer or block shown; ignored for a site without either.
     """
 
     dtype = np.dtype(np.float32)
 
     def __init__(
-        self, origin: Origin, site: str, slots: Positions, row_shape: tuple[int, ...]
+        self,
+        origin: Origin,
+        site: str,
+        slots: Positions,
+        row_shape: tuple[int, ...],
+        order: Positions,
     ) -> None:
-        self.origin, self.site, self.slots = origin, site, slots
+        self.origin, self.site, self.slots, self.order = origin, site, slots, order
         self.shape = (len(slots), *row_shape)
 
     def __dask_tokenize__(self) -> tuple[object, ...]:
-        return ("StoredActivations", self.origin, self.site, self.slots)
+        return ("StoredActivations", self.origin, self.site, self.slots, self.order)
 
     def read_outer(self, positions: Sequence[Positions]) -> Values:
         """Read each chunk touched once; a lost or damaged one is an error."""
         origin = self.origin
         array = activation_array(origin.uri, origin.snapshot, origin.path, self.site)
         outer = 1 if array.depth_dim is None else 2
-        depths: list[int | None] = [None] if outer == 1 else [*positions[1].tolist()]
+        depths: list[int | None] = [None]
+        if outer == 2:
+            depths = [*self.order[positions[1]].tolist()]
         shape = tuple(len(at) for at in positions)
         inner = positions[outer:]
         pairs = list(product(self.slots[positions[0]].tolist(), depths))
-        holds = site_slots(origin.uri, origin.snapshot, origin.path, self.site)
-        if len(pairs) == 1 and holds[pairs[0][0]]:
+        holds = site_layers(origin.uri, origin.snapshot, origin.path, self.site)
+        if len(pairs) == 1 and holds[pairs[0][0], pairs[0][1] or 0]:
             return _inner_rows(array, *pairs[0], inner).reshape(shape)
         out = np.full((len(pairs), *shape[outer:]), np.nan, dtype=self.dtype)
         for row, (slot, depth) in zip(out, pairs, strict=True):
-            if holds[slot]:
+            if holds[slot, depth or 0]:
                 row[...] = _inner_rows(array, slot, depth, inner)
         return out.reshape(shape)
 

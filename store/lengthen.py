@@ -13,10 +13,10 @@ from .arrays import add_step_coordinates, create_table, member, resize_tokens, s
 from .cells import write_cells
 from .columns import Column, read_columns
 from .extent import EXTENTS, N_TOKENS, extents_of
+from .format_number import require_format
 from .identity import JSON
 from .schema import (
-    FORMAT_ATTRIBUTE,
-    FORMAT_VERSION,
+    GROWN_FORMAT,
     PLACE_COORDINATES,
     STEP,
     STEP_COORDINATES,
@@ -88,7 +88,7 @@ def lengthen(
     former = {GROWN_FROM: [], **former, N_TOKENS: stored}
     changed = {name: facts[name] for name in _FACTS if name in facts}
     group.attrs.update({**changed, EXTENTS: [*extents_of(attrs), former]})
-    root.attrs[FORMAT_ATTRIBUTE] = FORMAT_VERSION
+    require_format(root, GROWN_FORMAT)
 
 
 def _record_counts(group: zarr.Group, n_tokens: int) -> None:

@@ -20,8 +20,9 @@ import numpy.typing as npt
 from .chunks import ActivationArray, Floats
 from .errors import StoreError
 from .history import find_snapshot
+from .pinned import activation_array
 from .repository import Repository
-from .slab import Slab, activation_array, slabs
+from .slab import Slab, slabs
 
 BUFFER_BYTES: Final = 256 * 2**20
 BATCH_ROWS: Final = 4096

@@ -11,8 +11,8 @@ from .depths import relative_depth
 from .errors import UnknownNameError
 from .join import Label
 from .listing import GroupNode, list_groups
+from .pinned import model_group
 from .schema import DEPTH_COORDINATES, LAYER, MODEL, STACKS, node_name
-from .slab import model_group
 
 
 def chosen_models(

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 import zarr
 
-from .arrays import member
 from .columns import Slots, complete_slots
 from .extent import shown_node
+from .held_layers import axis_labels, shown_layers
 from .join import Axis, Labelled
-from .lazy import LazyArray, Origin, StoredActivations, StoredColumn, StoredTable
+from .lazy import LazyArray, Origin, Positions, StoredActivations, StoredColumn, StoredTable
 from .listing import GroupNode
-from .schema import BLOCK, LAYER, STEP, STEP_COORDINATES
-from .slab import snapshot_root
+from .pinned import snapshot_root
+from .schema import STEP, STEP_COORDINATES
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,15 @@ class OpenModel:
         origin: Where it is.
         node: Its metadata, the token axis as long as it is shown.
         slots: Its complete steps.
-        depths: Labels of ``layer`` and ``block``.
+        depths: Labels of ``layer`` and ``block``, ascending.
+        orders: Place of each of them on disk.
     """
 
     origin: Origin
     node: GroupNode
     slots: Slots
     depths: dict[str, list[int]]
+    orders: dict[str, Positions]
 
     def array(self, name: str) -> LazyArray:
         """Return one of its arrays, over the complete steps in the order of their labels."""
@@ -40,10 +42,14 @@ class OpenModel:
         if name in STEP_COORDINATES:
             variable = STEP_COORDINATES[name]
             return StoredColumn(self.origin, variable, self.slots.slots, node.shape[0])
+        places = [
+            self.orders.get(dim, np.arange(size))
+            for dim, size in zip(node.dims, node.shape, strict=True)
+        ]
         if node.dims[0] == STEP:
-            return StoredActivations(self.origin, name, self.slots.slots, node.shape[1:])
-        orders = [np.arange(size) for size in node.shape]
-        return StoredTable(self.origin, name, node.dtype, orders)
+            sizes = tuple(map(len, places[1:]))
+            return StoredActivations(self.origin, name, self.slots.slots, sizes, places[1])
+        return StoredTable(self.origin, name, node.dtype, places)
 
     def labelled(self, name: str) -> Labelled:
         """Return one of its arrays with its axes."""
@@ -68,15 +74,17 @@ def open_models(uri: str, snapshot: str, nodes: Sequence[GroupNode]) -> list[Ope
     root = snapshot_root(uri, snapshot)
     nodes = [shown_node(root.store, node) for node in nodes]
     sizes = [(node.path, node.arrays[STEP].shape[0]) for node in nodes]
-    return [
-        OpenModel(Origin(uri, snapshot, node.path), node, slots, _depths(root, node))
-        for node, slots in zip(nodes, complete_slots(root.store, sizes), strict=True)
-    ]
+    opened = zip(nodes, complete_slots(root.store, sizes), strict=True)
+    return [_open(root, Origin(uri, snapshot, node.path), node, slots) for node, slots in opened]
 
 
-def _depths(root: zarr.Group, node: GroupNode) -> dict[str, list[int]]:
-    return {
-        name: np.asarray(member(root, f"{node.path}/{name}")[:]).tolist()
-        for name in (LAYER, BLOCK)
-        if name in node.arrays
-    }
+def _open(root: zarr.Group, origin: Origin, node: GroupNode, slots: Slots) -> OpenModel:
+    group = root[node.path]
+    assert isinstance(group, zarr.Group)
+    axes = axis_labels(group)
+    shown = shown_layers(group, slots.slots, axes)
+    labels = {dim: np.asarray(own, dtype=np.intp) for dim, own in axes.items()}
+    orders = {dim: np.flatnonzero(np.isin(own, shown)) for dim, own in labels.items()}
+    orders = {dim: at[np.argsort(labels[dim][at])] for dim, at in orders.items()}
+    depths = {dim: labels[dim][at].tolist() for dim, at in orders.items()}
+    return OpenModel(origin, node, slots, depths, orders)

@@ -16,6 +16,7 @@ from .labels import token_labels
 from .lazy import Origin, StoredTable, lazy_variable
 from .listing import ArrayNode, GroupNode, list_groups
 from .open_model import OpenModel, open_models
+from .pinned import snapshot_root
 from .repository import Repository
 from .schema import (
     BLOCK,
@@ -30,7 +31,6 @@ from .schema import (
     TOKEN_COORDINATES,
     sites_among,
 )
-from .slab import snapshot_root
 
 CHUNKS: Final = {TOKEN: -1}
 """One Dask chunk a step and layer: a chunk for each chunk on disk would cost a hundredfold."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from .errors import IdentityConflictError
+from .held_layers import SiteLayers, without
 from .identity import JSON, step_difference
 
 
@@ -19,6 +20,7 @@ class Request:
         step: Training step.
         identity: Everything that changes the values, except the list of sites.
         sites: Sites to store, None for every site of the group.
+        layers: Layers to store, and blocks by the layers they give; None for all of the group.
         supersede: Whether something else stored under the same step is replaced.
         rewrite: Whether what is stored with the same identity is written anew.
         grown_from: Identities of the same step over what the corpus was before it grew.
@@ -29,6 +31,7 @@ class Request:
     step: int
     identity: Mapping[str, JSON]
     sites: Sequence[str] | None
+    layers: Sequence[int] | None
     supersede: bool
     rewrite: bool
     grown_from: Sequence[Mapping[str, JSON]]
@@ -43,11 +46,13 @@ class AlreadyStored:
         path: Path of the model's group.
         step: Training step.
         sites: Sites stored for it.
+        layers: Layers or blocks stored of each site that has them.
     """
 
     path: str
     step: int
     sites: tuple[str, ...]
+    layers: SiteLayers = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -56,13 +61,15 @@ class Work:
 
     Attributes:
         wanted: Sites to be written.
-        kept: Sites stored before that stay.
+        layers: Layers or blocks to be written of each of them that has any.
+        kept: Sites stored before that stay, those among them that get more layers included.
         dropped: Sites stored before that go.
         n_tokens: Tokens that each site written is to have.
         held_tokens: Tokens of them that are stored and stay.
     """
 
     wanted: tuple[str, ...]
+    layers: SiteLayers
     kept: tuple[str, ...]
     dropped: tuple[str, ...]
     n_tokens: int
@@ -91,7 +98,7 @@ def outstanding(
     differences = step_difference(identity, request.identity)
     grows = any(not step_difference(identity, former) for former in request.grown_from)
     if grows and not request.rewrite:
-        return Work(stored.sites, (), (), whole.n_tokens, held_tokens)
+        return Work(stored.sites, stored.layers, (), (), whole.n_tokens, held_tokens)
     if differences and not (request.supersede or grows):
         raise IdentityConflictError(
             f"step {request.step} of {request.path}",
@@ -100,6 +107,9 @@ def outstanding(
         )
     if request.rewrite or differences:
         dropped = tuple(name for name in stored.sites if name not in whole.wanted)
-        return Work(whole.wanted, (), dropped, whole.n_tokens)
-    missing = tuple(name for name in whole.wanted if name not in stored.sites)
-    return Work(missing, stored.sites, (), held_tokens) if missing else None
+        # What is damaged is all to be written anew, whichever layers were asked for.
+        layers = {**whole.layers, **stored.layers} if request.rewrite else whole.layers
+        return replace(whole, layers=layers, dropped=dropped)
+    missing = without(whole.layers, stored.layers)
+    wanted = tuple(name for name in whole.wanted if name not in stored.sites or name in missing)
+    return Work(wanted, missing, stored.sites, (), held_tokens) if wanted else None

@@ -12,11 +12,17 @@ from typing import Final
 
 from .errors import StoreError
 
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
 """Version of the layout described in docs/STORE_FORMAT.md; a reader refuses a newer one."""
 
 FIRST_FORMAT: Final = 1
-"""Version of a store in which no model's token axis has grown, so that earlier readers read it."""
+"""Version of a store in which nothing of the below has happened, so that all readers read it."""
+
+GROWN_FORMAT: Final = 2
+"""Version of a store in which a corpus, and the token axis of its models, has grown."""
+
+LAYERED_FORMAT: Final = 3
+"""Version of a store in which steps of a model hold different layers."""
 
 FORMAT_ATTRIBUTE: Final = "actlas_format"
 """Attribute of the root group that marks a repository as an activation store."""
@@ -197,7 +203,10 @@ ROW_CHOICE: Final = "row_choice"
 """Attribute of a model's group whose rows are not all tokens: which ones are kept."""
 
 LAYER_CHOICE: Final = "layer_choice"
-"""Attribute of a model's group that holds only some layers: their numbers, ascending."""
+"""Attribute of a model's group that holds only some layers: their numbers, as they lie on disk."""
+
+LAYERS_BY_STEP: Final = "layers_by_step"
+"""Attribute of a model's group, true where steps, or sites of a step, hold different layers."""
 
 MODULE_PREFIX: Final = "module:"
 """Start of the name of a site that is a module of the model, as ``module:layers.{i}.mlp``."""
@@ -233,6 +242,12 @@ STEP_COORDINATES: Final[dict[str, Variable]] = _named(
     Variable("step", (STEP,), "int64", "training step of the checkpoint, -1 for a free slot"),
     Variable("complete", (STEP,), "bool", "whether every requested activation was committed"),
     Variable("sites", (STEP,), "str", "names of the sites stored for the step, space-separated"),
+    Variable(
+        "site_layers",
+        (STEP,),
+        "str",
+        "JSON object: site to the layers or blocks stored of it, where those are not all",
+    ),
     Variable("revision", (STEP,), "str", "revision the checkpoint was read from"),
     Variable("weights_sha256", (STEP,), "str", "SHA-256 over the digests of all weight files"),
     Variable("weight_files", (STEP,), "str", "JSON object: weight file name to its SHA-256"),
@@ -333,6 +348,11 @@ def is_site(name: str) -> bool:
 def is_module_site(name: str) -> bool:
     """Return whether a name is that of a module whose outputs are a site."""
     return name.startswith(MODULE_PREFIX) and not name.endswith((CHECKSUM_SUFFIX, SOURCE_SUFFIX))
+
+
+def depth_dimension(site: str) -> str | None:
+    """Return the name of the dimension along which a site has layers or blocks, None without."""
+    return next((name for name in site_variable(site).dims if name in (LAYER, BLOCK)), None)
 
 
 def sites_among(names: Iterable[str]) -> tuple[str, ...]:

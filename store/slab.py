@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -13,17 +12,14 @@ import zarr
 
 from .arrays import member
 from .chunks import ActivationArray, Floats
-from .columns import Column, complete_slots, read_columns
+from .columns import complete_slots
 from .errors import UnknownNameError
-from .extent import Extent, group_extent
+from .pinned import activation_array, model_extent, model_group, site_layers, site_slots
 from .repository import Repository
 from .schema import (
     HEAD,
     KEY_VALUE_HEAD,
-    METRICS_GROUP,
     PLACE_COORDINATES,
-    STEP,
-    STEP_COORDINATES,
     TOKEN,
     TOKEN_COORDINATES,
     is_site,
@@ -185,7 +181,8 @@ def slabs(
         snapshot: Snapshot to read, the newest by default.
 
     Returns:
-        The slabs by step, then by layer, both in the order asked for, else ascending.
+        The slabs by step, then by layer, both in the order asked for, else ascending; those of
+        layers that a step does not hold are left out.
 
     Raises:
         UnknownNameError: If the model, the site, a step or a layer is not in the store.
@@ -207,10 +204,12 @@ def slabs(
         if step not in held:
             raise UnknownNameError("step", step, held, f"{path} with the site {site!r}")
     depths = _depths(group, array, layers)
+    mask = site_layers(repository.uri, pinned, path, site)
     return [
         Slab(repository.uri, pinned, path, site, held[step], depth, step)
         for step in (held if steps is None else steps)
         for depth in depths
+        if depth is None or mask[held[step], depth]
     ]
 
 
@@ -225,7 +224,7 @@ def _depths(
     for layer in layers or ():
         if layer not in labels:
             raise UnknownNameError(array.depth_dim, layer, labels, f"{array.path}: {array.site}")
-    return [labels.index(layer) for layer in (labels if layers is None else layers)]
+    return [labels.index(layer) for layer in (sorted(labels) if layers is None else layers)]
 
 
 def token_table(uri: str, path: str, snapshot: str) -> xr.Dataset:
@@ -252,47 +251,3 @@ def token_table(uri: str, path: str, snapshot: str) -> xr.Dataset:
         if name in TOKEN_COORDINATES or name in group
     }
     return xr.Dataset(variables, attrs=dict(extent.attrs))
-
-
-@lru_cache(maxsize=8)
-def snapshot_root(uri: str, snapshot: str) -> zarr.Group:
-    """Return the root group of a snapshot, opened once in this process."""
-    return Repository.open(uri, read_only=True).read(snapshot)
-
-
-@lru_cache(maxsize=64)
-def activation_array(uri: str, snapshot: str, path: str, site: str) -> ActivationArray:
-    """Return a site's array of a snapshot, opened once in this process."""
-    shown = model_extent(uri, snapshot, path).n_tokens
-    return ActivationArray(model_group(uri, snapshot, path), site, shown)
-
-
-@lru_cache(maxsize=64)
-def model_extent(uri: str, snapshot: str, path: str) -> Extent:
-    """Return how much of the token axis of a model is shown in a snapshot."""
-    return group_extent(model_group(uri, snapshot, path))
-
-
-@lru_cache(maxsize=64)
-def site_slots(uri: str, snapshot: str, path: str, site: str) -> npt.NDArray[np.bool_]:
-    """Return which slots of a model's group hold a site (slot,); some were added later."""
-    group = model_group(uri, snapshot, path)
-    size = member(group, STEP).shape[0]
-    (stored,) = read_columns(group.store, [Column(path, STEP_COORDINATES["sites"], size)])
-    return np.array([site in str(names).split() for names in stored], dtype=bool)
-
-
-def model_group(uri: str, snapshot: str, path: str) -> zarr.Group:
-    """Return the group of a model, or of its stack.
-
-    Raises:
-        UnknownNameError: If the corpus, the model or the stack is not in the store.
-    """
-    group, where = snapshot_root(uri, snapshot), uri
-    for kind, name in zip(("corpus", "model", "stack"), path.split("/"), strict=False):
-        child = group.get(name)
-        if not isinstance(child, zarr.Group) or name == METRICS_GROUP:
-            known = [key for key in group.group_keys() if key != METRICS_GROUP]
-            raise UnknownNameError(kind, name, known, where)
-        group, where = child, f"{child.path} of {uri}"
-    return group

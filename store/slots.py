@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -24,9 +25,22 @@ from .errors import (
     StoreError,
     UnknownNameError,
 )
+from .held_layers import (
+    SITE_LAYERS,
+    SiteLayers,
+    axis_labels,
+    chosen,
+    decoded,
+    encoded,
+    hold_by_step,
+    require_layers,
+    united,
+    without,
+)
+from .identity import JSON
 from .repository import Repository
 from .request import AlreadyStored, Request, Work, outstanding
-from .schema import STEP, STEP_COORDINATES
+from .schema import LAYER, STEP, STEP_COORDINATES
 
 FREE: Final = -1
 """Value of ``step`` in a slot that nobody has reserved."""
@@ -42,8 +56,11 @@ class Reservation:
         slot: Index on the step axis.
         writer: Host, process and random id; whoever finds another one here has lost the slot.
         sites: Sites to be written.
+        layers: Layers or blocks to be written of each of them that has any.
         kept_sites: Sites stored before with the same identity, which stay as they are.
+        kept_layers: Layers or blocks of them.
         dropped_sites: Sites stored before with another identity, which go.
+        dropped_layers: Layers or blocks stored before that are not written anew, and go.
         n_tokens: Tokens that each of its sites is to have.
         held_tokens: Tokens, the first ones, that are stored and stay; 0 unless the step grows.
         claim: What keeps other writers away while this one lives.
@@ -54,11 +71,18 @@ class Reservation:
     slot: int
     writer: str
     sites: tuple[str, ...]
+    layers: SiteLayers
     kept_sites: tuple[str, ...]
+    kept_layers: SiteLayers
     dropped_sites: tuple[str, ...]
+    dropped_layers: SiteLayers
     n_tokens: int
     held_tokens: int
     claim: Claim
+
+    def is_partial(self, axes: Mapping[str, tuple[int, ...]]) -> bool:
+        """Tell whether the step will lack some of the layers that there is room for."""
+        return encoded(united(self.kept_layers, self.layers), axes) != ""
 
     @property
     def done(self) -> str:
@@ -79,7 +103,10 @@ def reserve(repository: Repository, request: Request) -> Reservation | AlreadySt
     def change(root: zarr.Group) -> Reservation | AlreadyStored:
         while attempts:
             attempts.pop().claim.release()
-        outcome = _reserve(repository, model_group(root, request.path, repository.uri), request)
+        group = model_group(root, request.path, repository.uri)
+        outcome = _reserve(repository, group, request)
+        if isinstance(outcome, Reservation) and outcome.is_partial(axis_labels(group)):
+            hold_by_step(root, group)
         if isinstance(outcome, Reservation):
             attempts.append(outcome)
         return outcome
@@ -149,32 +176,64 @@ def _reserve(
     repository: Repository, group: zarr.Group, request: Request
 ) -> Reservation | AlreadyStored:
     add_step_coordinates(group)
-    wanted = _wanted_sites(group, request)
+    stored, work = AlreadyStored(request.path, request.step, ()), _whole(group, request)
     slot = _slot_of(group, request.step)
-    work = Work(wanted, (), (), member(group, "token_id").shape[0])
     if slot is not None and read_cells(group, slot, "complete") == [True]:
-        sites, identity, count = read_cells(group, slot, "sites", "identity", "n_tokens")
-        stored = AlreadyStored(request.path, request.step, tuple(str(sites).split()))
-        held_tokens = int(count) or work.n_tokens
-        found = outstanding(request, work, stored, json.loads(str(identity)), held_tokens)
+        stored, identity, held_tokens = _stored(group, request, slot, work.n_tokens)
+        found = outstanding(request, work, stored, identity, held_tokens)
         if found is None:
             return stored
         work = found
     slot, claim = _claim(repository, group, request, slot)
     writer = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(8)}"
     write_cells(group, slot, {STEP: request.step, "writer": writer, "reserved_at": now()})
+    kept_layers = {site: own for site, own in stored.layers.items() if site in work.kept}
+    replaced = {site: own for site, own in stored.layers.items() if site in work.layers}
     return Reservation(
         request.path,
         request.step,
         slot,
         writer,
         work.wanted,
+        work.layers,
         work.kept,
+        kept_layers,
         work.dropped,
+        {} if work.kept else without(replaced, work.layers),
         work.n_tokens,
         work.held_tokens,
         claim,
     )
+
+
+def _whole(group: zarr.Group, request: Request) -> Work:
+    """Return what is to be written if nothing is stored.
+
+    Raises:
+        UnknownNameError: If the group has no such site or layer.
+        StoreError: If a site has none of the layers.
+    """
+    wanted = _wanted_sites(group, request)
+    axes = axis_labels(group)
+    require_layers(group, request.layers or ())
+    layers = chosen(wanted, axes, axes[LAYER] if request.layers is None else request.layers)
+    for site, labels in layers.items():
+        if not labels:
+            named = ", ".join(map(str, request.layers or axes[LAYER]))
+            raise StoreError(f"{site} of {request.path} has no value at layer {named}")
+    return Work(wanted, layers, (), (), member(group, "token_id").shape[0])
+
+
+def _stored(
+    group: zarr.Group, request: Request, slot: int, axis: int
+) -> tuple[AlreadyStored, Mapping[str, JSON], int]:
+    """Return what is stored in a slot, its identity, and how many tokens it has of the axis."""
+    names = ("sites", SITE_LAYERS, "identity", "n_tokens")
+    listed, cell, identity, count = read_cells(group, slot, *names)
+    sites = tuple(str(listed).split())
+    layers = decoded(str(cell), sites, axis_labels(group))
+    stored = AlreadyStored(request.path, request.step, sites, layers)
+    return stored, json.loads(str(identity)), int(count) or axis
 
 
 def _wanted_sites(group: zarr.Group, request: Request) -> tuple[str, ...]:

@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import zarr
 
-from .arrays import member
 from .cells import read_texts
-from .completion import completed, counted, write_coordinates
+from .completion import completed, counted, write_coordinates, write_layers
 from .encode import SiteWriter, erase
 from .errors import (
     ConflictError,
@@ -28,7 +27,6 @@ from .held_rows import HeldRows, held_rows
 from .identity import JSON
 from .repository import Repository
 from .request import Request
-from .schema import CHECKSUM_SUFFIX
 from .slots import Reservation, give_back, model_group, renew, require_held
 from .translation import translated
 
@@ -44,6 +42,7 @@ class StepWriter:
         path: Path of the model's group.
         step: Training step.
         sites: Sites to be written.
+        layers: Layers or blocks to be written of each of them that has any.
         chunk_rows: Tokens in a chunk; blocks start at multiples of it.
         n_tokens: Tokens that the step is to have.
         held_tokens: Tokens, the first ones, that are stored and stay: 0, unless the corpus grew.
@@ -57,7 +56,8 @@ class StepWriter:
         *,
         allow_nonfinite: bool,
     ) -> None:
-        self.path, self.step, self.sites = reservation.path, reservation.step, reservation.sites
+        self.path, self.step = reservation.path, reservation.step
+        self.sites, self.layers = reservation.sites, reservation.layers
         self._repository = repository
         self._reservation = reservation
         self._request = request
@@ -74,6 +74,7 @@ class StepWriter:
                     name,
                     reservation.slot,
                     self.step,
+                    layers=self.layers.get(name),
                     n_tokens=self.n_tokens,
                     held_tokens=self.held_tokens,
                 )
@@ -104,7 +105,8 @@ class StepWriter:
         Args:
             site: One of :attr:`sites`.
             token_start: First token of the rows, a multiple of :attr:`chunk_rows`.
-            values: The site's dimensions without ``step``, ``token`` narrowed to the rows: a
+            values: The site's dimensions without ``step``, layers or blocks narrowed to those of
+                :attr:`layers`, ``token`` to the rows: a
                 multiple of :attr:`chunk_rows`, or up to the last token.
 
         Raises:
@@ -216,11 +218,13 @@ class StepWriter:
     def _complete(self, coordinates: Mapping[str, JSON]) -> None:
         slot = self._reservation.slot
         write_coordinates(self._group, slot, coordinates)
-        for name, writer in self._writers.items():
-            recorded = member(self._group, name + CHECKSUM_SUFFIX)
-            recorded[slot, ..., : writer.checksums.shape[-1]] = writer.checksums
+        write_layers(self._group, self._reservation)
+        for writer in self._writers.values():
+            writer.record()
         for name in self._reservation.dropped_sites:
             erase(self._group, name, slot)
+        for name, layers in self._reservation.dropped_layers.items():
+            erase(self._group, name, slot, layers)
 
     def _acknowledged(self, error: StoreError) -> str:
         """Return the newest snapshot if it holds this very commit: its answer may have got lost.

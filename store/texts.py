@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import zarr
 
+from .pinned import model_group
 from .schema import TEXT
-from .slab import model_group
 
 
 def corpus_texts(

@@ -6,11 +6,15 @@ import contextlib
 import errno
 import shutil
 from collections.abc import Iterator
+from typing import Final
 
 import icechunk
 
 from .errors import ConflictError, StoreError, StoreFullError
 from .location import Location
+
+_SAID_OF_OTHERS: Final = ("n_tokens", "site_layers")
+"""Per-step coordinates that whoever lengthens an axis writes for the steps that are there."""
 
 
 @contextlib.contextmanager
@@ -39,11 +43,14 @@ def translated(location: Location, *, needed: int | None = None) -> Iterator[Non
 def _conflict(error: icechunk.RebaseFailedError) -> ConflictError:
     conflicts = error.conflicts
     grown = icechunk.ConflictType.ChunksUpdatedInUpdatedArray
+    said = tuple(f"/{name}" for name in _SAID_OF_OTHERS)
     return ConflictError(
         "another commit changed the same part of the store first: "
         + ", ".join(sorted({f"{item.path} ({item.conflict_type})" for item in conflicts})),
         (item.path for item in conflicts),
-        restructured=all(item.conflict_type == grown for item in conflicts),
+        restructured=all(
+            item.conflict_type == grown or str(item.path).endswith(said) for item in conflicts
+        ),
     )
 
 

@@ -21,6 +21,7 @@ from .extent import token_counts
 from .layout import checksum, token_chunks
 from .listing import GroupNode, list_groups
 from .open_model import OpenModel, open_models
+from .pinned import model_group, site_layers, snapshot_root
 from .repository import Repository
 from .schema import (
     CHECKSUM_SUFFIX,
@@ -32,7 +33,6 @@ from .schema import (
     site_variable,
     sites_among,
 )
-from .slab import model_group, site_slots, snapshot_root
 from .translation import first_line
 from .verify_corpora import wrong_texts
 
@@ -137,20 +137,20 @@ def _layers(model: OpenModel) -> Iterator[_Layer]:
     axis = member(group, "token_id").shape[0]
     counts = token_counts(group.store, group.path, step_capacity(group), axis).tolist()
     for site in sites_among(model.node.arrays):
-        holds = site_slots(origin.uri, origin.snapshot, origin.path, site)
+        holds = site_layers(origin.uri, origin.snapshot, origin.path, site)
         recorded = member(group, site + CHECKSUM_SUFFIX)
         undefined = undefined_tokens(group, site_variable(site))
         arrays = {n: ActivationArray(group, site, n) for n in set(counts)}
         for step, slot in zip(model.slots.steps.tolist(), model.slots.slots.tolist(), strict=True):
-            if not holds[slot]:
+            if not holds[slot].any():
                 continue
             array = arrays[counts[slot]]
             checksums = np.asarray(recorded[slot])[..., : token_chunks(array.n_tokens, array.rows)]
             if array.depth_dim is None:
                 yield _Layer(array, step, slot, None, checksums, undefined)
             else:
-                for depth, row in enumerate(checksums):
-                    yield _Layer(array, step, slot, depth, row, undefined)
+                for depth in np.flatnonzero(holds[slot]).tolist():
+                    yield _Layer(array, step, slot, depth, checksums[depth], undefined)
 
 
 def _check(layer: _Layer) -> tuple[list[Finding], int]:

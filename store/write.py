@@ -27,6 +27,7 @@ def reserve_step(
     *,
     identity: Mapping[str, JSON],
     sites: Sequence[str] | None = None,
+    layers: Sequence[int] | None = None,
     supersede: bool = False,
     rewrite: bool = False,
     grown_from: Sequence[Mapping[str, JSON]] = (),
@@ -37,7 +38,7 @@ def reserve_step(
     """Reserve a step and return its writer, or say that it is stored already.
 
     A slot whose writer died is taken over. Where a step is stored with the same identity but
-    without some of the sites, the writer is for those sites alone; where it is stored over what
+    without some of the sites or layers, the writer is for those alone; where it is stored over what
     the corpus was before it grew, it is for the tokens that are new, of the sites stored.
 
     Args:
@@ -46,6 +47,7 @@ def reserve_step(
         step: Training step of the checkpoint.
         identity: Everything that changes the values, except the list of sites.
         sites: Sites to store, every site of the group by default.
+        layers: Layers to store, and blocks by the layers they give; all of the group by default.
         supersede: Replace what is stored under the step with another identity; it stays in the
             history.
         rewrite: Write anew what is stored with the same identity, because it is damaged.
@@ -55,13 +57,15 @@ def reserve_step(
         takeover_after: Age from which a reservation in an object store counts as abandoned.
 
     Raises:
-        UnknownNameError: If there is no such model group or site.
+        UnknownNameError: If there is no such model group, site or layer.
         IdentityConflictError: If the step is stored with another identity.
         StepReservedError: If a living writer is storing the same step, and still was after
             waiting.
         StoreFullError: If the disk is full.
     """
-    request = Request(path, step, identity, sites, supersede, rewrite, grown_from, takeover_after)
+    request = Request(
+        path, step, identity, sites, layers, supersede, rewrite, grown_from, takeover_after
+    )
     deadline = time.monotonic() + wait.total_seconds()
     while True:
         try:

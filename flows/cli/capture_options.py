@@ -33,9 +33,9 @@ def capture_options(command: Callable[..., object]) -> Callable[..., object]:
     @click.option(
         "--layers",
         type=NumberList(),
-        metavar="0,6,…|all",
-        help="Layers kept, 0 for the embedding output, and blocks by the layers they give."
-        "  [default: all]",
+        metavar="0,6,8:12|all",
+        help="Layers kept, 0 for the embedding output, and blocks by the layers they give; 8:12 is"
+        " 8 to 11. Others may follow later, alone.  [default: all]",
     )
     @click.option(
         "--tokens",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -18,6 +20,7 @@ from flows.cli.options import (
     store_option,
 )
 from flows.console import byte_size, print_json, print_table
+from store.schema import LAYER, depth_dimension
 
 if TYPE_CHECKING:
     from store.catalogue import HeldModel, HeldStep
@@ -69,7 +72,7 @@ def _print_models(held: Sequence[HeldModel]) -> None:
                 f"{len(item.layers)} × {item.n_tokens:,} × {item.width}",
                 byte_size(item.stored_bytes),
                 f"{len(complete)} of {len(item.steps)}",
-                "; ".join(filter(None, (_notes(complete), _growing(item)))),
+                "; ".join(filter(None, (_notes(complete), _partial(item), _growing(item)))),
             )
         )
     columns = ("model", "steps", "sites", "layer × token × dim", "size", "complete", "notes")
@@ -81,7 +84,7 @@ def _print_steps(item: HeldModel) -> None:
     rows = [
         (
             str(step.step),
-            " ".join(step.sites),
+            " ".join(site + _ranges(step, site) for site in step.sites),
             byte_size(step.stored_bytes),
             "yes" if step.complete else "being written",
             step.revision,
@@ -107,6 +110,27 @@ def _print_steps(item: HeldModel) -> None:
     print_table((*columns, "notes"), rows, title=item.path)
     if _growing(item):
         click.echo(_growing(item))
+
+
+def _partial(item: HeldModel) -> str:
+    """Say which steps hold other layers than the rest, nothing if none does."""
+    complete = [step for step in item.steps if step.complete]
+    held = {step.step: json.dumps(step.layers, sort_keys=True) for step in complete}
+    usual = Counter(held.values()).most_common(1)[0][0] if held else ""
+    others = [step for step, own in held.items() if own != usual]
+    return f"other layers: {_steps(others)}" if others else ""
+
+
+def _ranges(step: HeldStep, site: str) -> str:
+    """Return the layers or blocks of a site as ``--layers`` takes them, nothing for all."""
+    own = step.layers.get(site, ())
+    first = 0 if depth_dimension(site) == LAYER else 1
+    if list(own) in ([], [*range(first, step.n_blocks + 1)]):
+        return ""
+    starts = [number for number in own if number - 1 not in own]
+    stops = [number + 1 for number in own if number + 1 not in own]
+    runs = (f"{a}" if b == a + 1 else f"{a}:{b}" for a, b in zip(starts, stops, strict=True))
+    return f"[{','.join(runs)}]"
 
 
 def _growing(item: HeldModel) -> str:

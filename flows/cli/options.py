@@ -35,8 +35,11 @@ def none_stored(corpus: str | None) -> str:
     return f"No model is stored{over} yet. Next: actlas ingest MODEL --corpus {corpus or 'NAME'}"
 
 
+_MOST_NUMBERS: Final = 1 << 20
+
+
 class NumberList(click.ParamType[tuple[int, ...] | None]):
-    """``0,1,2`` as numbers, or ``all`` as None."""
+    """``0,1,2`` or ``0:3`` as numbers, or ``all`` as None."""
 
     name = "numbers"
 
@@ -49,12 +52,22 @@ class NumberList(click.ParamType[tuple[int, ...] | None]):
         if value.strip() == ALL:
             return None
         try:
-            numbers = tuple(int(part) for part in value.split(",") if part.strip())
+            parts = [_numbers(part) for part in value.split(",") if part.strip()]
         except ValueError:
-            self.fail(f"{value!r} is neither 'all' nor whole numbers such as 0,1,2", param, ctx)
+            expected = "neither 'all' nor whole numbers such as 0,1,2, or 0:3 for the same"
+            self.fail(f"{value!r} is {expected}", param, ctx)
+        if any(len(part) > _MOST_NUMBERS for part in parts):
+            self.fail(f"{value!r} is more than {_MOST_NUMBERS:,} numbers", param, ctx)
+        numbers = [number for part in parts for number in part]
         if not numbers or min(numbers) < 0:
             self.fail(f"{value!r} must name at least one number, and none below 0", param, ctx)
         return tuple(sorted(set(numbers)))
+
+
+def _numbers(part: str) -> range:
+    """Return the numbers of ``3``, or of ``3:7``, which is 3 to 6."""
+    first, colon, stop = part.partition(":")
+    return range(int(first), int(stop)) if colon else range(int(first), int(first) + 1)
 
 
 class Bytes(click.ParamType[int]):

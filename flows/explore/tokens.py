@@ -24,6 +24,7 @@ from flows.explore.events import when_changed
 from flows.explore.live import LiveStore
 from flows.explore.style import common_options, wrapped
 from flows.measurement import complete_steps
+from store.errors import StoreError
 from store.slab import slabs
 
 
@@ -123,10 +124,12 @@ class TokenView:
 
         def work() -> tuple[TokenSample, Plane]:
             sample = self._drawn(path, snapshot)
-            (slab,) = slabs(
+            found = slabs(
                 self._live.repository, path, steps=[step], layers=[layer], snapshot=snapshot
             )
-            return sample, principal_plane(sampled_rows(slab, sample))
+            if not found:
+                raise StoreError(f"step {step} of {path} has no layer {layer}: choose another one")
+            return sample, principal_plane(sampled_rows(found[0], sample))
 
         self._background.run(work, lambda found: self._show(*found, layer), self._failed)
 

@@ -17,9 +17,9 @@ from store.arrays import member
 from store.columns import Column, complete_slots, read_columns
 from store.errors import UnknownNameError
 from store.extent import token_counts
+from store.pinned import model_extent, model_group
 from store.repository import Repository
 from store.schema import METRICS_GROUP, SOURCE_COLUMNS, SOURCE_SUFFIX, STEP_COORDINATES
-from store.slab import model_extent, model_group
 
 from .axes import Axes, dimension_names
 from .definition import Definition

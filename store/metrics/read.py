@@ -14,9 +14,9 @@ from store.join import Axis, JoinedArray, Label, Labelled, joined_axes, labels_a
 from store.lazy import Origin, Positions, StoredTable, lazy_variable
 from store.listing import ArrayNode, GroupNode, list_groups
 from store.models import chosen_models, relative_depths
+from store.pinned import model_group, snapshot_root
 from store.repository import Repository
 from store.schema import LAYER, METRICS_GROUP, MODEL, SOURCE_COLUMNS, SOURCE_SUFFIX, STEP
-from store.slab import model_group, snapshot_root
 
 from .provenance import metrics_group
 from .shared import joined_twins, twin_coordinates

@@ -13,8 +13,8 @@ from store.catalogue import held_steps
 from store.join import Axis, JoinedArray, Label, Labelled
 from store.lazy import LazyArray, Origin, Positions, Values, lazy_variable
 from store.listing import ArrayNode
+from store.pinned import model_group
 from store.schema import METRICS_GROUP, MODEL, SHARED_WEIGHTS, STEP, Variable
-from store.slab import model_group
 from store.twins import Twins, find_twins
 
 from .provenance import source_table

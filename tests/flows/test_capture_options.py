@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import shutil
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import flows.capture.forward
 from analysis.compute import measure
 from flows.capture.checkpoints import Checkpoint
 from flows.cli import actlas
@@ -100,11 +102,71 @@ def test_layers_of_choice_keep_their_numbers(store: str, run, run_folder) -> Non
     cosine = open_metrics(store, corpus="cats")
     assert list(cosine.layer.values) == [0, 2]
     assert np.isfinite(cosine.average_cosine.sel(population="content")).all()
-    other = run(["ingest", folder, "--corpus", "cats", "--layers", "1"])
-    assert other.exit_code == 1
-    assert "layers: stored [0, 2], wanted [1]" in other.stderr
     beyond = run(["ingest", folder, "--corpus", "cats", "--layers", "3", "--name", "other"])
     assert "layer 3: the model has layers 0 to 2" in beyond.stderr
+
+
+def test_further_layers_are_run_alone(store: str, run, run_folder, monkeypatch) -> None:
+    folder, other = (str(run_folder / name) for name in ("checkpoint-5", "checkpoint-10"))
+    ingest = ["ingest", "--corpus", "cats", "--sites", "residual,mlp_output"]
+    assert run([*ingest, folder, "--name", "whole"]).exit_code == 0
+    every = open_store(store)["cats/whole"].to_dataset()
+    asked = []
+    original = flows.capture.forward.capture
+    monkeypatch.setattr(
+        flows.capture.forward,
+        "capture",
+        lambda *given, **options: (
+            asked.append((given[2], options["layers"])) or original(*given, **options)
+        ),
+    )
+
+    def held():
+        return open_store(store)["cats/tiny"].to_dataset()
+
+    assert run([*ingest, folder, "--layers", "1:3"]).exit_code == 0
+    first = held().residual.sel(step=5).values
+    plan = json.loads(run([*ingest, folder, "--layers", "0:2", "--plan", "--json"]).stdout)
+    # Layer 0 of the residual stream is all that is lacking: 16 float32 values a token.
+    assert plan["raw_bytes"] == held().sizes["token"] * 16 * 4
+    added = run([*ingest, folder, "--layers", "0:2"])
+    assert added.exit_code == 0, added.output
+    assert asked[-1] == (("residual",), (0,))
+    assert asked[0] == (("residual", "mlp_output"), (1, 2))
+    assert list(held().layer.values) == [0, 1, 2]
+    np.testing.assert_array_equal(held().residual.sel(step=5, layer=[1, 2]), first)
+    for site in ("residual", "mlp_output"):
+        np.testing.assert_array_equal(held()[site].sel(step=5), every[site].sel(step=5))
+    assert "stored already" in run([*ingest, folder]).output
+    assert run([*ingest, other, "--layers", "2"]).exit_code == 0
+    assert np.isnan(held().residual.sel(step=10, layer=[0, 1])).all()
+    assert np.isfinite(held().residual.sel(step=10, layer=2)).all()
+    assert "residual[2] mlp_output[2]" in run(["ls", "cats/tiny"]).output
+    sites = ["residual", "mlp_output"]
+    # Of step 5 three layers and two blocks, of step 10 one of each.
+    assert measure(store, "cats/tiny", metrics=["average_cosine"], sites=sites).slabs == 7
+    arguments = ["verify", "cats/tiny", "--replay", "2", "--source", str(run_folder)]
+    done = run(arguments)
+    assert done.exit_code == 0, done.output
+    spoil(store, "cats/tiny", step=10, site="mlp_output", depth=1)
+    assert run(["verify", "cats/tiny"]).exit_code == 1
+    repaired = run(["repair", "cats/tiny", "--source", str(run_folder)])
+    assert repaired.exit_code == 0, repaired.output
+    assert run(arguments).exit_code == 0
+    assert np.isnan(held().mlp_output.sel(step=10, block=1)).all()
+    assert run([*ingest, other]).exit_code == 0
+    assert asked[-1] == (("residual", "mlp_output"), (0, 1))
+    assert np.isfinite(held().mlp_output).all()
+    assert measure(store, "cats/tiny", metrics=["average_cosine"], sites=sites).slabs == 3
+
+
+def spoil(store: str, path: str, *, step: int, site: str, depth: int) -> None:
+    """Change the checksums that are recorded for one layer or block."""
+    session, root = Repository.open(store).write()
+    group = root[path]
+    slot = group["step"][:].tolist().index(step)
+    group[f"{site}_checksum"][slot, depth] += 1
+    Repository.open(store).commit(session, "spoil it", rebase=False)
 
 
 def test_two_choices_of_rows_are_a_usage_error(run, run_folder) -> None:

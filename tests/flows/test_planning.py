@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 import flows.trial
 from flows.capture.checkpoints import Checkpoint
+from flows.capture.chosen import RowChoice
 from flows.cli import actlas
 from flows.corpora import Chunking, add_texts
 from flows.ingestion import ingest_checkpoint
@@ -17,7 +18,7 @@ from flows.planning import IngestPlan, PlannedStep, plan_ingest
 from flows.running import CaptureOptions
 from flows.sizes import refuse_what_does_not_fit
 from flows.trial import _fitted, _Part
-from store.catalogue import catalogue
+from store.catalogue import catalogue, find_step
 from store.errors import StoreFullError
 from store.repository import Repository
 from store.schema import SITES
@@ -63,6 +64,39 @@ def test_what_a_corpus_grew_by_is_planned_alone(
     assert planned.tokens == large.n_tokens - small.n_tokens
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        CaptureOptions(rows=RowChoice("last")),
+        CaptureOptions(rows=RowChoice("mean"), layers=(1, 2)),
+        CaptureOptions(rows=RowChoice("sample", 3), layers=(2,), sites=("residual", "query")),
+    ],
+)
+def test_chosen_rows_and_layers_are_planned_as_they_are_stored(
+    store: str, checkpoints: list[Checkpoint], options: CaptureOptions
+) -> None:
+    (planned,) = plan(store, checkpoints[:1], options=options).steps
+    result = ingest_checkpoint(store, checkpoints[0], "cats", options=options)
+    group = Repository.open(store).read()["cats/tiny"]
+    stored = [group[site] for site in result.sites]
+    assert planned.tokens == len(group["token_id"])
+    assert planned.raw_bytes == sum(array.nbytes // len(array) for array in stored)
+    assert planned.files == sum(array.nchunks // len(array) for array in stored)
+    assert planned.stored_bytes == pytest.approx(result.stored_bytes, rel=0.15)
+
+
+def test_a_site_that_is_added_is_planned_alone(store: str, checkpoints: list[Checkpoint]) -> None:
+    ingest_checkpoint(store, checkpoints[0], "cats")
+    both = CaptureOptions(sites=("residual", "mlp_output"))
+    (planned,) = plan(store, checkpoints[:1], options=both).steps
+    before = find_step(Repository.open(store), "cats/tiny", checkpoints[0].step)
+    ingest_checkpoint(store, checkpoints[0], "cats", options=both)
+    after = find_step(Repository.open(store), "cats/tiny", checkpoints[0].step)
+    # Two blocks of 16 values.
+    assert planned.raw_bytes == after.n_tokens * 2 * 16 * 4
+    assert planned.stored_bytes == after.stored_bytes - before.stored_bytes
+
+
 def test_one_trial_serves_all_checkpoints_of_a_model(
     store: str, checkpoints: list[Checkpoint], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,20 +113,18 @@ def test_one_trial_serves_all_checkpoints_of_a_model(
 
 def test_what_a_step_costs_is_told_from_what_a_token_costs() -> None:
     # 2 s a step and 1 ms a token, whatever came before the last two parts.
-    parts = [_Part(10, 9.0, 0), _Part(1000, 3.0, 7000), _Part(4000, 6.0, 24_000)]
-    trial = _fitted(0.5, _Part(1, 2.701, 0), parts)
+    parts = [_Part(10, 9.0, 0, 10), _Part(1000, 3.0, 7000, 10), _Part(4000, 6.0, 24_000, 400)]
+    trial = _fitted(0.5, _Part(1, 2.701, 0, 1), parts)
     assert (trial.step_seconds, trial.token_seconds) == pytest.approx((2.0, 0.001))
     assert trial.warm_up_seconds == pytest.approx(0.7)
     assert trial.seconds(100_000) == pytest.approx(102.5)
-    assert trial.token_bytes == 6.0
+    assert trial.row_bytes == 60.0
     # A part cannot cost less than nothing a token, nor less than nothing besides its tokens.
-    assert (
-        _fitted(0.0, _Part(1, 0.0, 0), [_Part(1000, 3.0, 0), _Part(4000, 2.0, 0)]).token_seconds
-        == 0
-    )
-    assert (
-        _fitted(0.0, _Part(1, 0.0, 0), [_Part(1000, 1.0, 0), _Part(4000, 8.0, 0)]).step_seconds == 0
-    )
+    nothing = _Part(1, 0.0, 0, 1)
+    faster = [_Part(1000, 3.0, 0, 1), _Part(4000, 2.0, 0, 1)]
+    assert _fitted(0.0, nothing, faster).token_seconds == 0
+    slower = [_Part(1000, 1.0, 0, 1), _Part(4000, 8.0, 0, 1)]
+    assert _fitted(0.0, nothing, slower).step_seconds == 0
 
 
 def test_chunks_are_counted_as_they_lie_in_the_store(

@@ -40,4 +40,5 @@ def test_nothing_else_is_described():
 
 def test_the_version_is_the_one_written():
     assert TEXT.startswith(f"# The store format, version {schema.FORMAT_VERSION}\n")
-    assert f"{schema.FORMAT_ATTRIBUTE} = {schema.FORMAT_VERSION}, or {schema.FIRST_FORMAT}" in TEXT
+    versions = f"{schema.FORMAT_VERSION}, or {schema.FIRST_FORMAT}, or {schema.GROWN_FORMAT}"
+    assert f"{schema.FORMAT_ATTRIBUTE} = {versions}" in TEXT

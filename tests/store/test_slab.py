@@ -22,7 +22,8 @@ from store.errors import (
     StoreError,
     UnknownNameError,
 )
-from store.slab import activation_array, slabs, token_table
+from store.pinned import activation_array
+from store.slab import slabs, token_table
 
 SITES = ("residual", "final_norm", "query", "attention_entropy")
 

@@ -136,7 +136,9 @@ def test_a_writer_is_used_once(repository, toy):
 def test_the_same_again_is_already_stored(repository, toy):
     toy.ingest(repository, 1)
     before = repository.snapshot_id()
-    assert toy.ingest(repository, 1) == AlreadyStored(toy.PATH, 1, ("residual", "final_norm"))
+    assert toy.ingest(repository, 1) == AlreadyStored(
+        toy.PATH, 1, ("residual", "final_norm"), {"residual": (0, 1, 2, 3)}
+    )
     assert repository.snapshot_id() == before
 
 

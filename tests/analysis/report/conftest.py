@@ -27,6 +27,8 @@ def held_step(step: int, **changes: object) -> HeldStep:
         "weights_sha256": f"{step:064x}",
         "weight_files": {},
         "identity": {},
+        "layers": {},
+        "n_blocks": 3,
         "source_dtype": "bfloat16",
         "precision": "",
         "checkpoint": "",

@@ -1,0 +1,89 @@
+"""What is left to do about a checkpoint that the store may hold in part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from flows.capture.tokens import Tokens
+from flows.ingestion import grows, held_steps, of_stored_sites
+from flows.inputs import corpus_tokens
+from flows.job import Job
+from flows.layers import lacking
+from flows.stack_sizes import Held
+from store.identity import step_difference
+from store.schema import sites_among
+
+if TYPE_CHECKING:
+    from flows.capture.items import Items
+    from store.catalogue import HeldStep
+
+
+@dataclass(frozen=True)
+class Outstanding:
+    """What is left to do about a checkpoint.
+
+    Attributes:
+        job: The job, for those sites and layers alone that are lacking.
+        shown: What the model is to be shown.
+        held: What the store holds of the step, and what it lacks, by path of a stack.
+    """
+
+    job: Job
+    shown: Tokens | Items
+    held: Mapping[str, Held] = field(default_factory=dict)
+
+
+def held_rows(job: Job) -> int:
+    """Return how many rows a step has along the token axis, of the first of its stacks."""
+    return next((step.n_tokens for step in _held(job).values()), 0)
+
+
+def outstanding(job: Job, shown: Tokens | Items) -> Outstanding:
+    """Find out what is left to do about a step that is not stored whole.
+
+    Where the corpus grew, that is its new sequences, at the sites and layers that the step has.
+
+    Args:
+        job: What is asked for.
+        shown: All that the model would be shown.
+    """
+    held = _held(job)
+    if isinstance(shown, Tokens) and grows(job):
+        former = corpus_tokens(job.corpus.earlier()[-1], job.checkpoint)
+        later = range(former.n_sequences, shown.n_sequences)
+        new = shown.select(later) if later else shown
+        every = {path: _of(job, path, step, _all_of(step)) for path, step in held.items()}
+        return Outstanding(of_stored_sites(job), new, every)
+    if any(step_difference(step.identity, job.identity) for step in held.values()):
+        return Outstanding(job, shown)
+    left = {
+        path: replace(_of(job, path, step, lacking(step, job.options)), n_rows=0)
+        for path, step in held.items()
+    }
+    if not left or len(left) < len(held_steps(job)):
+        return Outstanding(job, shown, left)
+    sites = sites_among({site for one in left.values() for site in one.lacking})
+    options = replace(job.options, sites=sites, layers=_layers(left))
+    return Outstanding(replace(job, options=options), shown, left)
+
+
+def _held(job: Job) -> dict[str, HeldStep]:
+    return {path: step for path, step in held_steps(job).items() if step is not None}
+
+
+def _of(job: Job, path: str, step: HeldStep, missing: Mapping[str, tuple[int, ...]]) -> Held:
+    rows = job.repository.read()[path].attrs["chunk_rows"]
+    assert isinstance(rows, int)
+    return Held(missing, step.n_tokens, rows)
+
+
+def _all_of(step: HeldStep) -> dict[str, tuple[int, ...]]:
+    return {site: tuple(step.layers.get(site, ())) for site in step.sites}
+
+
+def _layers(left: Mapping[str, Held]) -> tuple[int, ...] | None:
+    """Return all layers that are lacking anywhere, None where no site that is has any."""
+    numbers = {n for one in left.values() for own in one.lacking.values() for n in own}
+    return tuple(sorted(numbers)) or None
