@@ -29,7 +29,7 @@ from analysis.choose import make_plan
 from analysis.work import RESIDUAL, definitions_of
 from benchmarks.activations import CORPUS
 from benchmarks.figures import Figure, show
-from benchmarks.store_transactions import fill_blank
+from benchmarks.store_open import fill_blank
 from store.metrics import write_metrics
 from store.repository import Repository
 

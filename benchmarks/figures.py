@@ -50,3 +50,4 @@ def show(figures: Sequence[Figure], *, as_json: bool) -> None:
             f"{figure.name:44} {figure.value:>10.4g} {figure.unit:8} {bar:16} "
             f"{marks[figure.holds]:7} {figure.against}\n"
         )
+    sys.stdout.flush()

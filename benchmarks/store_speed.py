@@ -7,7 +7,7 @@ import resource
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
@@ -36,15 +36,13 @@ class Run:
     stored: int
 
 
-def measure(*, quick: bool) -> list[Figure]:
-    """Measure writing, reading and size."""
+def measure(*, quick: bool) -> Iterator[list[Figure]]:
+    """Measure writing, reading and size, of one source dtype after the other."""
     shape = (7, 8192, 384) if quick else (13, 8192, 768)
-    figures: list[Figure] = []
     for dtype in ("bfloat16", "float32"):
         values = synthetic(*shape, dtype=dtype)
-        runs = _rounds(values, 2 if quick else 5)
-        figures += _figures(runs, values.nbytes, dtype)
-    return figures
+        runs = _rounds(values, 2 if quick else 4)
+        yield _figures(runs, values.nbytes, dtype)
 
 
 def _rounds(values: Values, number: int) -> dict[str, list[Run]]:

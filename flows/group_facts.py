@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from flows.capture.tokens import Tokens
 from flows.job import CaptureOptions, Job
 from store.identity import JSON
-from store.schema import ENCODER_DECODER, LAYER_CHOICE, ROW_CHOICE
+from store.schema import ENCODER_DECODER, LAYER_CHOICE, ROW_CHOICE, TOKEN_RATE
 
 if TYPE_CHECKING:
     from flows.capture.weights import LoadedModel
@@ -44,6 +44,8 @@ def _stack_facts(loaded: LoadedModel) -> dict[str, JSON]:
     facts: dict[str, JSON] = {}
     if names and tuple(names) != ENCODER_DECODER:
         facts["stacks"] = [*names]
+    if stack.rate > 1:
+        facts[TOKEN_RATE] = stack.rate
     if stack.depth_blocks not in (None, stack.n_blocks):
         facts |= {"depth_start": stack.depth_start, "depth_blocks": stack.depth_blocks}
     return facts

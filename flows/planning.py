@@ -172,7 +172,7 @@ class _Planner:
             raw_bytes=sum(one.raw_bytes for one in trial.sizes),
             stored_bytes=round(trial.row_bytes * trial.new_rows),
             files=sum(one.chunks for one in trial.sizes),
-            seconds=digesting + self._preparing[key] + trial.seconds(trial.n_tokens),
+            seconds=digesting + self._preparing[key] + trial.seconds,
         )
 
     def _shown_of(self, job: Job, key: str) -> Tokens | Items:

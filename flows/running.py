@@ -41,6 +41,7 @@ __all__ = [
     "shown_tokens",
     "stack_tokens",
     "store_parts",
+    "wanted_sites",
     "with_rows",
 ]
 

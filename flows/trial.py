@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from flows.running import Job, load_job, stack_tokens, store_parts, with_rows
+from flows.running import Job, load_job, stack_tokens, store_parts, wanted_sites, with_rows
 from flows.stack_sizes import StackSizes, stack_sizes
 from store.catalogue import catalogue
 from store.corpora import CorpusSpec, create_corpus
@@ -38,18 +38,18 @@ class Trial:
         warm_up_seconds: Time that only the first batch of a process takes.
         load_seconds: Time to load the model.
         step_seconds: Time of a step, however few its tokens are.
-        token_seconds: Time of each token more.
+        position_seconds: Time of each position more that the model computes.
         row_bytes: Encoded bytes of a row, of all sites and layers.
-        n_tokens: Tokens of the whole.
+        positions: Positions that it computes for the whole, padding included.
         sizes: What is stored of each stack for the whole.
     """
 
     warm_up_seconds: float
     load_seconds: float
     step_seconds: float
-    token_seconds: float
+    position_seconds: float
     row_bytes: float
-    n_tokens: int = 0
+    positions: int = 0
     sizes: tuple[StackSizes, ...] = ()
 
     @property
@@ -57,14 +57,15 @@ class Trial:
         """Rows that are stored for the whole, of all stacks."""
         return sum(one.new_rows for one in self.sizes)
 
-    def seconds(self, n_tokens: int) -> float:
-        """Return the time to load the model, and to run and store so many tokens."""
-        return self.load_seconds + self.step_seconds + self.token_seconds * n_tokens
+    @property
+    def seconds(self) -> float:
+        """Time to load the model, and to run and store the whole."""
+        return self.load_seconds + self.step_seconds + self.position_seconds * self.positions
 
 
 @dataclass(frozen=True)
 class _Part:
-    n_tokens: int
+    positions: int
     seconds: float
     stored_bytes: int
     n_rows: int
@@ -101,11 +102,12 @@ def run_trial(left: Outstanding, *, enough_seconds: float = ENOUGH_SECONDS) -> T
         for number, count in enumerate(_counts(batch * len(filled) // len(tokens), len(filled))):
             at = np.linspace(0, len(filled) - 1, count).round().astype(int)
             parts.append(_run_part(scratch, _chosen(whole, filled[at]), f"part-{number}"))
-            if parts[-1].seconds >= enough_seconds:
+            # One part alone cannot tell what a step costs from what its tokens cost.
+            if parts[-1].seconds >= enough_seconds * (1 if number else GROWTH):
                 break
     return replace(
         _fitted(load_seconds, first, parts),
-        n_tokens=_token_count(whole),
+        positions=_positions(job, whole),
         sizes=tuple(stack_sizes(job, whole, left.held)),
     )
 
@@ -133,28 +135,41 @@ def _run_part(scratch: Job, parts: list[tuple[LoadedModel, Tokens]], name: str) 
     held = catalogue(job.repository, model=name)
     n_rows = sum(with_rows(job, loaded, tokens).n_rows for loaded, tokens in parts)
     stored_bytes = sum(model.stored_bytes for model in held)
-    return _Part(_token_count(parts), seconds, stored_bytes, n_rows)
+    return _Part(_positions(job, parts), seconds, stored_bytes, n_rows)
 
 
-def _token_count(parts: Sequence[tuple[LoadedModel, Tokens]]) -> int:
+def _positions(job: Job, parts: Sequence[tuple[LoadedModel, Tokens]]) -> int:
+    """Return how many positions are computed: the less text, the more of them are padding.
+
+    The stacks of a model of text are all shown the same tokens, which count once.
+    """
+    from flows.capture.batches import padded_positions
+    from flows.capture.forward import batch_size, window_tokens
     from flows.capture.items import ItemTokens
+    from flows.capture.sites import site_shapes
 
-    # The stacks of a model of text are all shown the same tokens, which count once.
-    several = isinstance(parts[0][1], ItemTokens)
-    return sum(len(tokens) for _, tokens in (parts if several else parts[:1]))
+    loaded, tokens = parts[0]
+    if isinstance(tokens, ItemTokens):
+        return sum(len(rows) for _, rows in parts)
+    sites = wanted_sites(job, loaded)
+    batch = job.options.batch_tokens or batch_size(loaded, sites)
+    window = window_tokens(
+        with_rows(job, loaded, tokens), site_shapes(loaded.stack, sites, job.options.layers), batch
+    )
+    return padded_positions(tokens, max(window, int(tokens.lengths.max())), batch)
 
 
 def _fitted(load_seconds: float, first: _Part, parts: list[_Part]) -> Trial:
-    """Tell what a token costs from what a step costs, by the last two parts."""
+    """Tell what a position costs from what a step costs, by the last two parts."""
     last = parts[-1]
-    token_seconds = last.seconds / last.n_tokens
-    if len(parts) > 1 and last.n_tokens > parts[-2].n_tokens:
-        slope = (last.seconds - parts[-2].seconds) / (last.n_tokens - parts[-2].n_tokens)
-        token_seconds = min(max(slope, 0.0), token_seconds)
-    step_seconds = last.seconds - token_seconds * last.n_tokens
-    warm_up_seconds = max(0.0, first.seconds - step_seconds - token_seconds * first.n_tokens)
+    each = last.seconds / last.positions
+    if len(parts) > 1 and last.positions > parts[-2].positions:
+        slope = (last.seconds - parts[-2].seconds) / (last.positions - parts[-2].positions)
+        each = min(max(slope, 0.0), each)
+    step_seconds = last.seconds - each * last.positions
+    warm_up_seconds = max(0.0, first.seconds - step_seconds - each * first.positions)
     row_bytes = last.stored_bytes / last.n_rows
-    return Trial(warm_up_seconds, load_seconds, step_seconds, token_seconds, row_bytes)
+    return Trial(warm_up_seconds, load_seconds, step_seconds, each, row_bytes)
 
 
 @contextmanager

@@ -32,11 +32,21 @@ from .schema import (
     STACKS,
     STEP,
     TOKEN_COORDINATES,
+    TOKEN_RATE,
     Variable,
     node_name,
 )
+from .token_digests import TOKEN_DIGESTS, token_digests
 
-_GROWING: Final = ("step_capacity", EXTENTS, GROWN_FROM, LAYER_CHOICE, LAYERS_BY_STEP)
+_GROWING: Final = (
+    "step_capacity",
+    EXTENTS,
+    GROWN_FROM,
+    LAYER_CHOICE,
+    LAYERS_BY_STEP,
+    TOKEN_DIGESTS,
+    TOKEN_RATE,
+)
 """Attributes of a model in which a stored one may differ from the same one wanted."""
 
 _DEPTHS: Final = (LAYER, BLOCK)
@@ -142,7 +152,8 @@ def _new_model(
     tokens: Mapping[str, npt.NDArray[np.generic]],
     facts: Mapping[str, JSON],
 ) -> zarr.Group:
-    group = root.create_group(path, attributes=dict(facts))
+    attributes = {**facts, TOKEN_DIGESTS: token_digests(tokens)}
+    group = root.create_group(path, attributes=attributes)
     for name, variable in {**TOKEN_COORDINATES, **PLACE_COORDINATES}.items():
         if name in tokens:
             create_table(group, variable, tokens[name])

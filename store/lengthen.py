@@ -22,6 +22,7 @@ from .schema import (
     STEP_COORDINATES,
     TOKEN_COORDINATES,
 )
+from .token_digests import TOKEN_DIGESTS, token_digests
 
 GROWTH: Final = "growth"
 """Attribute of a corpus that grew: what it was each time and is now, the shortest first."""
@@ -87,6 +88,7 @@ def lengthen(
     former: dict[str, JSON] = {name: attrs[name] for name in _FACTS if name in attrs}
     former = {GROWN_FROM: [], **former, N_TOKENS: stored}
     changed = {name: facts[name] for name in _FACTS if name in facts}
+    changed[TOKEN_DIGESTS] = token_digests(tokens)
     group.attrs.update({**changed, EXTENTS: [*extents_of(attrs), former]})
     require_format(root, GROWN_FORMAT)
 

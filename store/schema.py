@@ -202,6 +202,9 @@ SITES: Final[dict[str, Variable]] = _named(
 ROW_CHOICE: Final = "row_choice"
 """Attribute of a model's group whose rows are not all tokens: which ones are kept."""
 
+TOKEN_RATE: Final = "token_rate"
+"""Attribute of a model whose rows span several tokens each: how many."""
+
 LAYER_CHOICE: Final = "layer_choice"
 """Attribute of a model's group that holds only some layers: their numbers, as they lie on disk."""
 

@@ -33,6 +33,7 @@ from .schema import (
     site_variable,
     sites_among,
 )
+from .token_digests import wrong_columns, wrong_tokens
 from .translation import first_line
 from .verify_corpora import wrong_texts
 
@@ -187,16 +188,28 @@ def _finding(layer: _Layer, number: int, kind: Kind, detail: str) -> Finding:
 
 
 def _check_tables(repository: Repository, snapshot: str, node: GroupNode) -> list[Finding]:
-    """Read the coordinates of a model whole: they are small, and Zarr checks what it decodes."""
+    """Read the coordinates of a model whole, and compare the tokens with their digests."""
     root = snapshot_root(repository.uri, snapshot)
-    findings = []
+    findings, columns = [], {}
     places = [name for name in PLACE_COORDINATES if name in node.arrays]
     for name in (*TOKEN_COORDINATES, *places, *DEPTH_COORDINATES):
         try:
-            np.asarray(member(root, f"{node.path}/{name}")[:])
+            columns[name] = np.asarray(member(root, f"{node.path}/{name}")[:])
         except Exception as error:  # noqa: BLE001 - whatever the codec says, it cannot be read
             detail = f"cannot be read: {first_line(error)}"
             findings.append(Finding("corrupt", node.path, name, None, None, None, detail))
+    if findings:
+        return findings
+    tokens = {name: columns[name] for name in columns if name not in DEPTH_COORDINATES}
+    findings += [
+        Finding("corrupt", node.path, name, None, None, None, detail)
+        for name, detail in wrong_columns(node, tokens)
+    ]
+    modality = root[node.path.partition("/")[0]].attrs.get("modality")
+    findings += [
+        Finding("corrupt", node.path, "token_id", step, None, None, detail)
+        for step, detail in wrong_tokens(root.store, node, modality, tokens)
+    ]
     return findings
 
 

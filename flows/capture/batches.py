@@ -99,6 +99,24 @@ def windows(tokens: Tokens, rows: int) -> Iterator[range]:
         start = stop
 
 
+def padded_positions(tokens: Tokens, window_tokens: int, batch_tokens: int) -> int:
+    """Return how many positions a model computes for all tokens, padding included.
+
+    Args:
+        tokens: Tokens of the corpus.
+        window_tokens: Tokens that are sorted by length together.
+        batch_tokens: Largest size of a batch, padding included.
+    """
+    total = 0
+    for window in windows(tokens, window_tokens):
+        left = np.sort(tokens.lengths[window.start : window.stop])[::-1]
+        while len(left):
+            count = min(len(left), max(1, batch_tokens // max(1, int(left[0]))))
+            total += count * int(left[0])
+            left = left[count:]
+    return total
+
+
 class Pending:
     """Sequences of a window that are still to be run, the longest first.
 

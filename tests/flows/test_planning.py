@@ -115,14 +115,14 @@ def test_what_a_step_costs_is_told_from_what_a_token_costs() -> None:
     # 2 s a step and 1 ms a token, whatever came before the last two parts.
     parts = [_Part(10, 9.0, 0, 10), _Part(1000, 3.0, 7000, 10), _Part(4000, 6.0, 24_000, 400)]
     trial = _fitted(0.5, _Part(1, 2.701, 0, 1), parts)
-    assert (trial.step_seconds, trial.token_seconds) == pytest.approx((2.0, 0.001))
+    assert (trial.step_seconds, trial.position_seconds) == pytest.approx((2.0, 0.001))
     assert trial.warm_up_seconds == pytest.approx(0.7)
-    assert trial.seconds(100_000) == pytest.approx(102.5)
+    assert replace(trial, positions=100_000).seconds == pytest.approx(102.5)
     assert trial.row_bytes == 60.0
     # A part cannot cost less than nothing a token, nor less than nothing besides its tokens.
     nothing = _Part(1, 0.0, 0, 1)
     faster = [_Part(1000, 3.0, 0, 1), _Part(4000, 2.0, 0, 1)]
-    assert _fitted(0.0, nothing, faster).token_seconds == 0
+    assert _fitted(0.0, nothing, faster).position_seconds == 0
     slower = [_Part(1000, 1.0, 0, 1), _Part(4000, 8.0, 0, 1)]
     assert _fitted(0.0, nothing, slower).step_seconds == 0
 

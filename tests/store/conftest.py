@@ -38,11 +38,11 @@ def uri(request, memory_uri, tmp_path):
 
 
 class ToyProcess:
-    """A process that runs ``toy.main`` and says line by line what it did."""
+    """A process that runs ``toy.main``, or the like, and says line by line what it did."""
 
-    def __init__(self, context, *arguments):
+    def __init__(self, context, target, *arguments):
         self._lines, theirs = context.Pipe(duplex=False)
-        self.process = context.Process(target=toy_module.main, args=(theirs, *arguments))
+        self.process = context.Process(target=target, args=(theirs, *arguments))
         self.process.start()
         theirs.close()
 
@@ -77,9 +77,9 @@ def start_toy(monkeypatch):
     context.set_forkserver_preload(["toy"])
     started = []
 
-    def start(*arguments):
+    def start(*arguments, target=toy_module.main):
         keys = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
-        started.append(ToyProcess(context, keys, *arguments))
+        started.append(ToyProcess(context, target, keys, *arguments))
         return started[-1]
 
     yield start
