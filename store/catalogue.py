@@ -186,14 +186,14 @@ def held_steps(group: zarr.Group) -> tuple[HeldStep, ...]:
     axis = member(group, "token_id").shape[0]
     values["n_tokens"] = np.where(values["n_tokens"] == 0, axis, values["n_tokens"])
     (used,) = np.nonzero(values[STEP] != FREE)
-    axes, n_blocks = axis_labels(group), _whole(group.attrs["n_blocks"])
+    axes, n_blocks = axis_labels(group.attrs.asdict()), _whole(group.attrs["n_blocks"])
     steps = (_held_step(values, int(i), axes, n_blocks) for i in used)
     return _with_twins(sorted(steps, key=lambda held: held.step))
 
 
 def _shown_layers(group: zarr.Group, steps: Sequence[HeldStep]) -> tuple[int, ...]:
     if not group.attrs.get(LAYERS_BY_STEP):
-        return axis_labels(group)[LAYER]
+        return axis_labels(group.attrs.asdict())[LAYER]
     held = (own for step in steps if step.complete for own in step.layers.values())
     return tuple(sorted({number for own in held for number in own}))
 

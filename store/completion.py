@@ -96,7 +96,7 @@ def write_layers(group: zarr.Group, reservation: Reservation) -> None:
     """Write which layers a step holds from now on; nothing if it gets none."""
     if reservation.layers:
         held = united(reservation.kept_layers, reservation.layers)
-        cell = encoded(held, axis_labels(group))
+        cell = encoded(held, axis_labels(group.attrs.asdict()))
         write_cells(group, reservation.slot, {SITE_LAYERS: cell})
 
 

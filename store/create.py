@@ -15,7 +15,7 @@ from .corpora import attributes_without, refuse_other
 from .depths import relative_depth
 from .errors import StoreError, UnknownNameError
 from .extent import EXTENTS
-from .held_layers import axis_labels, widen
+from .held_layers import axis_labels, axis_layers, widen
 from .identity import JSON, column_difference, identity_difference
 from .layout import chunk_rows
 from .lengthen import GROWN_FROM, corpus_digests, follows, lengthen
@@ -134,10 +134,10 @@ def create_model(
             )
             group = stored
             if any(dim in spec.sizes for spec in arrays for dim in _DEPTHS):
-                widen(root, group, chosen_layers(facts).tolist())
+                widen(root, group, axis_layers(facts))
         else:
             group = _new_model(root, path, tokens, facts | {"step_capacity": step_capacity})
-        depths = {dim: len(labels) for dim, labels in axis_labels(group).items()}
+        depths = {dim: len(labels) for dim, labels in axis_labels(group.attrs.asdict()).items()}
         for spec in arrays:
             if spec.variable.name not in group:
                 own = {dim: depths.get(dim, size) for dim, size in spec.sizes.items()}
@@ -157,21 +157,13 @@ def _new_model(
     for name, variable in {**TOKEN_COORDINATES, **PLACE_COORDINATES}.items():
         if name in tokens:
             create_table(group, variable, tokens[name])
-    layers = chosen_layers(facts)
+    layers = np.array(axis_layers(facts))
     relative = relative_depth(facts, layers)
     depths = {"layer": layers, "block": layers[layers > 0], "relative_depth": relative}
     for name, values in depths.items():
         create_table(group, DEPTH_COORDINATES[name], values)
     create_step_coordinates(group, _size(facts, "step_capacity"))
     return group
-
-
-def chosen_layers(facts: Mapping[str, JSON]) -> npt.NDArray[np.int64]:
-    """Return the layers that a group holds: every one from 0, unless its attributes name some."""
-    named = facts.get(LAYER_CHOICE)
-    if named is None:
-        return np.arange(_size(facts, "n_blocks") + 1)
-    return np.array(named, dtype=np.int64)
 
 
 def _model_difference(

@@ -24,6 +24,7 @@ from zarr.core.sync import sync
 
 from .arrays import member
 from .errors import IncompleteError, InvalidBlockError, NonFiniteError
+from .held_layers import axis_labels
 from .layout import checksum, token_chunks
 from .schema import CHECKSUM_SUFFIX, TOKEN, Variable, depth_dimension, site_variable
 
@@ -269,8 +270,8 @@ def _depths(
     dim = depth_dimension(site)
     if dim is None:
         return [], []
-    labels: list[int] = np.asarray(member(group, dim)[:]).tolist()
-    wanted = labels if layers is None else list(layers)
+    labels = axis_labels(group.attrs.asdict())[dim]
+    wanted = list(labels if layers is None else layers)
     return wanted, [labels.index(label) for label in wanted]
 
 

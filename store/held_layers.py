@@ -19,9 +19,10 @@ from .arrays import add_step_coordinates, create_table, member, sites_of, step_c
 from .cells import write_cells
 from .columns import Column, read_columns
 from .depths import relative_depth
-from .errors import UnknownNameError
+from .errors import StoreError, UnknownNameError
 from .format_number import require_format
 from .identity import JSON, canonical
+from .listing import GroupNode
 from .schema import (
     BLOCK,
     CHECKSUM_SUFFIX,
@@ -43,13 +44,25 @@ SiteLayers: TypeAlias = Mapping[str, Labels]
 SITE_LAYERS = "site_layers"
 
 
-def axis_labels(group: zarr.Group) -> dict[str, Labels]:
-    """Return the labels of the layer and block axes of a model's group, as they lie on disk."""
-    return {
-        name: tuple(np.asarray(member(group, name)[:]).tolist())
-        for name in (LAYER, BLOCK)
-        if name in group
-    }
+def axis_labels(facts: Mapping[str, JSON]) -> dict[str, Labels]:
+    """Return the labels of the layer and block axes of a model's group, as they lie on disk.
+
+    Args:
+        facts: Attributes of the group: they say what the axes are, so that no array is read.
+    """
+    layers = axis_layers(facts)
+    return {LAYER: layers, BLOCK: tuple(number for number in layers if number > 0)}
+
+
+def axis_layers(facts: Mapping[str, JSON]) -> Labels:
+    """Return the layers of a group by its attributes: every one from 0, unless they name some."""
+    named = facts.get(LAYER_CHOICE)
+    if isinstance(named, Sequence):
+        return tuple(number for number in named if isinstance(number, int))
+    n_blocks = facts.get("n_blocks")
+    if not isinstance(n_blocks, int) or n_blocks < 0:
+        raise StoreError(f"attribute 'n_blocks' must be a whole number, got {n_blocks!r}")
+    return tuple(range(n_blocks + 1))
 
 
 def chosen(sites: Iterable[str], axes: Mapping[str, Labels], layers: Iterable[int]) -> SiteLayers:
@@ -114,7 +127,7 @@ def require_layers(group: zarr.Group, layers: Iterable[int]) -> None:
     Raises:
         UnknownNameError: Otherwise.
     """
-    labels = axis_labels(group)[LAYER]
+    labels = axis_labels(group.attrs.asdict())[LAYER]
     for layer in layers:
         if layer not in labels:
             raise UnknownNameError("layer", layer, labels, group.path)
@@ -137,19 +150,18 @@ def held_by_slot(
     return [decoded(str(cell), str(sites).split(), axes) for sites, cell in cells]
 
 
-def shown_layers(
-    group: zarr.Group, slots: Iterable[int], axes: Mapping[str, Labels]
-) -> tuple[int, ...]:
+def shown_layers(store: Store, node: GroupNode, slots: Iterable[int]) -> tuple[int, ...]:
     """Return the layers that are shown of a model's group, ascending: any that a step holds.
 
     Args:
-        group: The model's group.
+        store: The Zarr store of a snapshot.
+        node: The model's group.
         slots: Slots of its complete steps.
-        axes: Labels of its axes.
     """
-    if not group.attrs.get(LAYERS_BY_STEP):
+    axes = axis_labels(node.attrs)
+    if not node.attrs.get(LAYERS_BY_STEP):
         return tuple(sorted(axes[LAYER]))
-    held = held_by_slot(group.store, group.path, step_capacity(group), axes)
+    held = held_by_slot(store, node.path, node.arrays[STEP].shape[0], axes)
     return tuple(sorted({n for slot in slots for own in held[slot].values() for n in own}))
 
 
@@ -168,7 +180,7 @@ def widen(root: zarr.Group, group: zarr.Group, layers: Sequence[int]) -> None:
         group: The model's group.
         layers: Layers that a step is to have.
     """
-    before = axis_labels(group)
+    before = axis_labels(group.attrs.asdict())
     new = [layer for layer in sorted(layers) if layer not in before[LAYER]]
     if new:
         add_step_coordinates(group)

@@ -79,10 +79,8 @@ def open_models(uri: str, snapshot: str, nodes: Sequence[GroupNode]) -> list[Ope
 
 
 def _open(root: zarr.Group, origin: Origin, node: GroupNode, slots: Slots) -> OpenModel:
-    group = root[node.path]
-    assert isinstance(group, zarr.Group)
-    axes = axis_labels(group)
-    shown = shown_layers(group, slots.slots, axes)
+    axes = axis_labels(node.attrs)
+    shown = shown_layers(root.store, node, slots.slots)
     labels = {dim: np.asarray(own, dtype=np.intp) for dim, own in axes.items()}
     orders = {dim: np.flatnonzero(np.isin(own, shown)) for dim, own in labels.items()}
     orders = {dim: at[np.argsort(labels[dim][at])] for dim, at in orders.items()}

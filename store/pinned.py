@@ -56,7 +56,7 @@ def site_layers(uri: str, snapshot: str, path: str, site: str) -> npt.NDArray[np
     dim = depth_dimension(site)
     if dim is None:
         return holds
-    labels = axis_labels(model_group(uri, snapshot, path))[dim]
+    labels = axis_labels(model_group(uri, snapshot, path).attrs.asdict())[dim]
     held = model_layers(uri, snapshot, path)
     if held is None:
         return np.repeat(holds, len(labels), axis=1)
@@ -70,7 +70,7 @@ def model_layers(uri: str, snapshot: str, path: str) -> list[SiteLayers] | None:
     if not group.attrs.get(LAYERS_BY_STEP):
         return None
     size = member(group, STEP).shape[0]
-    return held_by_slot(group.store, path, size, axis_labels(group))
+    return held_by_slot(group.store, path, size, axis_labels(group.attrs.asdict()))
 
 
 def model_group(uri: str, snapshot: str, path: str) -> zarr.Group:

@@ -105,10 +105,10 @@ def reserve(repository: Repository, request: Request) -> Reservation | AlreadySt
             attempts.pop().claim.release()
         group = model_group(root, request.path, repository.uri)
         outcome = _reserve(repository, group, request)
-        if isinstance(outcome, Reservation) and outcome.is_partial(axis_labels(group)):
-            hold_by_step(root, group)
         if isinstance(outcome, Reservation):
             attempts.append(outcome)
+            if outcome.is_partial(axis_labels(group.attrs.asdict())):
+                hold_by_step(root, group)
         return outcome
 
     try:
@@ -214,7 +214,7 @@ def _whole(group: zarr.Group, request: Request) -> Work:
         StoreError: If a site has none of the layers.
     """
     wanted = _wanted_sites(group, request)
-    axes = axis_labels(group)
+    axes = axis_labels(group.attrs.asdict())
     require_layers(group, request.layers or ())
     layers = chosen(wanted, axes, axes[LAYER] if request.layers is None else request.layers)
     for site, labels in layers.items():
@@ -231,7 +231,7 @@ def _stored(
     names = ("sites", SITE_LAYERS, "identity", "n_tokens")
     listed, cell, identity, count = read_cells(group, slot, *names)
     sites = tuple(str(listed).split())
-    layers = decoded(str(cell), sites, axis_labels(group))
+    layers = decoded(str(cell), sites, axis_labels(group.attrs.asdict()))
     stored = AlreadyStored(request.path, request.step, sites, layers)
     return stored, json.loads(str(identity)), int(count) or axis
 

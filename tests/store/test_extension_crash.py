@@ -11,7 +11,7 @@ from store.catalogue import catalogue
 from store.slab import slabs
 from store.verify import census
 
-KILLS = 10
+KILLS = 9
 
 
 def check(repository, toy, acknowledged):
@@ -43,10 +43,11 @@ def test_kills_while_steps_are_extended(toy, tmp_path, start_toy):
     repository = toy_extension.prepare(tmp_path / "store")
     moments = random.Random(0)
     acknowledged, stages = set(), set()
-    for _ in range(KILLS):
+    for kill in range(KILLS):
         process = start_toy(repository.uri, target=toy_extension.main)
         assert process.line() == "ready"
-        time.sleep(moments.uniform(0.02, 0.5))
+        acknowledged |= {process.line() for _ in range(kill)}
+        time.sleep(moments.uniform(0, 0.3))
         acknowledged |= set(process.kill())
         stages.add(len(check(repository, toy, acknowledged)))
     process = start_toy(repository.uri, target=toy_extension.main)

@@ -135,7 +135,7 @@ def test_what_a_step_holds_is_counted_as_if_it_had_been_written_at_once(toy, mem
     np.testing.assert_array_equal(first, second)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(
     short=st.integers(1, 70),
     more=st.integers(1, 70),

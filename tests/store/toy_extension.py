@@ -100,11 +100,13 @@ def main(lines, environment, uri):
     os.environ.update(environment)
     repository = Repository.open(uri)
     lines.send("ready")
-    for what in () if is_grown(repository) else ("layers", "sites"):
+    grown = is_grown(repository)
+    for what in ("layers", "sites"):
         for step in STEPS:
-            extend(repository, what, step)
+            if not grown:
+                extend(repository, what, step)
             lines.send((what, step))
-    if not is_grown(repository):
+    if not grown:
         grow(repository)
     for step in STEPS:
         extend(repository, "tokens", step)
