@@ -1,3 +1,4 @@
+import hashlib
 import re
 from pathlib import Path
 
@@ -6,6 +7,7 @@ import pytest
 from zarr.core.sync import sync
 
 from store.errors import UnknownNameError
+from store.token_digests import TOKEN_DIGESTS
 from store.verify import census
 from store.write import reserve_step
 
@@ -148,3 +150,37 @@ def test_a_text_that_is_not_the_one_added_is_found(toy, memory_uri):
     assert (finding.kind, finding.path, finding.site) == ("corrupt", "plays", "text")
     assert finding.detail.startswith("text 1 has SHA-256")
     assert census(repository, toy.PATH) == []
+
+
+def change_token(toy, repository, *, digests=True):
+    """Give token 30 another id, as whoever overwrites a column; forget the digests if told to."""
+    session, root = repository.write()
+    root[toy.PATH]["token_id"][30] = 7
+    if not digests:
+        del root[toy.PATH].attrs[TOKEN_DIGESTS]
+    repository.commit(session, "change a token", rebase=False)
+
+
+def test_a_changed_token_column_is_found(toy, uri):
+    repository = toy.prepare(uri)
+    toy.ingest(repository, 1)
+    change_token(toy, repository)
+    (found,) = census(repository)
+    assert (found.kind, found.site, found.step) == ("corrupt", "token_id", None)
+    assert re.search(r"values have SHA-256 \w{12}, \w{12} was recorded", found.detail)
+
+
+def test_tokens_that_are_not_those_a_step_was_made_from_are_found(toy, memory_uri):
+    repository = toy.prepare(memory_uri, attributes={"n_sequences": 2})
+    # Two sequences of 25 tokens whose ids are 0 to 49, as docs/STORE_FORMAT.md says it.
+    content = b"actlas tokens 1\n" + np.array([0, 25, 50], "<i8").tobytes()
+    digest = hashlib.sha256(content + np.arange(50, dtype="<i4").tobytes()).hexdigest()
+    writer = reserve_step(repository, toy.PATH, 5, identity={})
+    with writer:
+        toy.write_all(writer)
+        writer.commit(provenance={"tokens_sha256": digest})
+    assert census(repository) == []
+    change_token(toy, repository, digests=False)
+    (found,) = census(repository)
+    assert (found.site, found.step) == ("token_id", 5)
+    assert f"the step was made from tokens of {digest[:12]}" in found.detail

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import toy
 
-from store.corpora import grow_corpus, text_columns
+from store.corpora import create_corpus, grow_corpus, text_columns
 from store.create import ArraySpec, create_model
 from store.repository import Repository
 from store.schema import SITES, TOKEN, TOKEN_COORDINATES, depth_dimension
@@ -23,7 +23,7 @@ def values(step, site, labels, n_tokens):
     """Rows that follow from step and site, for some layers or blocks and the first tokens."""
     dims = SITES[site].dims[1:]
     shape = [LONG if dim == TOKEN else toy.SIZES[dim] for dim in dims]
-    whole = np.random.default_rng([step, len(site)]).standard_normal(shape, dtype=np.float32)
+    whole = np.random.default_rng([step, len(site)]).integers(-99, 99, shape).astype(np.float32)
     whole = whole.take(range(n_tokens), axis=dims.index(TOKEN))
     first = {"layer": 0, "block": 1}.get(depth_dimension(site))
     return whole if first is None else whole[[label - first for label in labels]]
@@ -62,7 +62,9 @@ def store(repository, step, sites, layers, identity, grown_from=()):
 
 def prepare(uri):
     """A store with two layers of every step."""
-    repository = toy.prepare(uri, sites=(), model="unused")
+    repository = Repository.open_or_create(uri)
+    texts = {"texts": ["to be", "or not"], "sources": ["a", "a"], "source_starts": [0, 5]}
+    create_corpus(repository, toy.CORPUS, **texts)
     sites = ("residual", "final_norm")
     make_room(repository, FIRST, sites, SHORT, toy.CORPUS.content_sha256)
     for step in STEPS:
