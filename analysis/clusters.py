@@ -6,16 +6,18 @@ A cluster that is started here is stopped when the work is done.
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Final, Protocol, Self
 
 import yaml
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, performance_report
 from distributed.security import Security
 
 from analysis.errors import SchedulerError
@@ -24,6 +26,9 @@ LOCAL: Final = "local"
 SLURM: Final = "slurm:"
 KUBERNETES: Final = "k8s:"
 _PROTOCOLS: Final = ("tcp://", "tls://", "ws://", "wss://", "ucx://", "inproc://")
+
+_LOG: Final = logging.getLogger("actlas.dask")
+_REPORT: Final[ContextVar[Path | None]] = ContextVar("report of Dask", default=None)
 
 PAGES: Final = "127.0.0.1:0"
 """Where the schedulers and workers of our own clusters show their pages: on this machine alone."""
@@ -122,6 +127,48 @@ def connected(scheduler: str, memory: int | None = None) -> Iterator[Client]:
         SchedulerError: If there is no such scheduler, or it cannot be reached or started.
     """
     check_cluster(scheduler)
+    with _client(scheduler, memory) as client, _reported(client):
+        yield client
+
+
+@contextmanager
+def dask_report(page: Path) -> Iterator[None]:
+    """Have Dask describe what a cluster does within: tasks over time, transfers, memory, workers.
+
+    Where several clusters are used, the page is about the last. Threads have none.
+
+    Args:
+        page: An HTML file, written over; it needs no network.
+    """
+    before = _REPORT.set(page)
+    try:
+        yield
+    finally:
+        _REPORT.reset(before)
+
+
+@contextmanager
+def _reported(client: Client) -> Iterator[None]:
+    """Say where the cluster shows its work, and write the report of it where one is wanted."""
+    _LOG.info("Dask shows its work at %s", client.dashboard_link)
+    page = _REPORT.get()
+    if page is None:
+        yield
+        return
+    # The page comes with all that it needs, instead of fetching it from elsewhere.
+    report = performance_report(filename=str(page), mode="inline")
+    report.__enter__()
+    try:
+        yield
+    finally:
+        try:
+            report.__exit__(None, None, None)
+        except Exception as error:  # noqa: BLE001  # the work is done, with or without a page
+            _LOG.warning("no report of Dask in %s: %s", page, error)
+
+
+@contextmanager
+def _client(scheduler: str, memory: int | None) -> Iterator[Client]:
     kind, _, rest = scheduler.partition(":")
     if kind == LOCAL:
         yield from _local(int(rest or os.cpu_count() or 1), memory)

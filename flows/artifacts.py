@@ -15,6 +15,7 @@ from prefect import get_run_logger
 from prefect.artifacts import (
     create_image_artifact,
     create_link_artifact,
+    create_markdown_artifact,
     create_progress_artifact,
     create_table_artifact,
     update_progress_artifact,
@@ -119,6 +120,34 @@ def show_measured(reports: Sequence[MeasureReport], scheduler: str) -> None:
     )
 
 
+def dask_page(folder: str | None, path: str) -> Path | None:
+    """Return the file for the page of Dask about a model, None where none is wanted.
+
+    Args:
+        folder: Where the pages are; it is made.
+        path: Group of the model.
+    """
+    if folder is None:
+        return None
+    place = Path(folder).expanduser().resolve()
+    place.mkdir(parents=True, exist_ok=True)
+    return place / f"dask-{path.replace('/', '--')}.html"
+
+
+def show_dask(reports: Sequence[MeasureReport], folder: str | None) -> None:
+    """Leave links to the pages of Dask about what was computed; threads have none."""
+    pages = {report.path: dask_page(folder, report.path) for report in reports if report.computed}
+    links = [
+        f"- {path}: [{page}]({page.as_uri()})"
+        for path, page in pages.items()
+        if page is not None and page.exists()
+    ]
+    if links:
+        create_markdown_artifact(
+            "\n".join(links), key="actlas-dask", description="What Dask did, model by model."
+        )
+
+
 def show_figures(store: str, corpus: str, models: Sequence[str]) -> None:
     """Leave a figure of the metrics of some models as they now stand."""
     # matplotlib is optional, and takes a second to import.
@@ -151,6 +180,10 @@ def show_report(store: str, output: str | None) -> None:
     from analysis.report import write_report
 
     written = write_report(store, Path(output).expanduser().resolve())
+    # Browsers do not follow links to files from a page of a server, so that its path is shown.
     create_link_artifact(
-        link=written.as_uri(), link_text="Report", key="actlas-report", description="Report page."
+        link=written.as_uri(),
+        link_text=str(written),
+        key="actlas-report",
+        description="Everything the store holds and all that was measured.",
     )

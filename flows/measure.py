@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
+from pathlib import Path
 
 from prefect import flow
 
 from analysis.compute import MeasureReport
+from flows.artifacts import dask_page, show_dask, show_measured
 from flows.attempts import attempt_each, attempted
 from flows.failures import raise_failures
 from flows.measurement import MeasureOptions, Target, find_targets, measure_target
@@ -16,25 +19,51 @@ from store.repository import Repository
 
 
 @attempted("measure {target.model.path}")
-def measure_one(store: str, target: Target, options: MeasureOptions) -> MeasureReport:
-    """Compute what is missing or stale of one model's metrics."""
-    return measure_target(store, target, options=options)
+def measure_one(
+    store: str, target: Target, options: MeasureOptions, page: Path | None = None
+) -> MeasureReport:
+    """Compute what is missing or stale of one model's metrics; tell of Dask in a page."""
+    from analysis.clusters import dask_report
+
+    with nullcontext() if page is None else dask_report(page):
+        return measure_target(store, target, options=options)
 
 
 def measure_each(
-    targets: Sequence[Target], *, store: str, options: MeasureOptions, time_limit: int
+    targets: Sequence[Target],
+    *,
+    store: str,
+    options: MeasureOptions,
+    time_limit: int,
+    dask_pages: str | None = None,
 ) -> tuple[list[MeasureReport], dict[str, str]]:
-    """Measure models, each with a task of its own, within a flow.
+    """Measure models, each with a task of its own, within a flow; show what was computed.
+
+    Args:
+        targets: The models.
+        store: The store.
+        options: What to measure of each and how.
+        time_limit: Seconds that one may take.
+        dask_pages: Folder for a page of Dask about each, None for none.
 
     Returns:
         What was measured, and why some models were not, by path.
     """
     limited = measure_one.with_options(timeout_seconds=time_limit)
     attempts = (
-        (target.model.path, lambda one=target: limited(store, one, options, return_state=True))
+        (
+            target.model.path,
+            lambda one=target: limited(
+                store, one, options, dask_page(dask_pages, one.model.path), return_state=True
+            ),
+        )
         for target in targets
     )
-    return attempt_each(attempts, MeasureReport, _told, time_limit=time_limit)
+    reports, failures = attempt_each(attempts, MeasureReport, _told, time_limit=time_limit)
+    if any(report.computed for report in reports):
+        show_measured(reports, options.scheduler)
+        show_dask(reports, dask_pages)
+    return reports, failures
 
 
 def _told(report: MeasureReport) -> str:
@@ -67,6 +96,7 @@ def measure(request: MeasureRequest) -> list[dict[str, object]]:
         store=request.store,
         options=request.measure_options(),
         time_limit=request.time_limit,
+        dask_pages=request.dask_pages,
     )
     raise_failures("models", failures, len(targets))
     return [asdict(report) for report in reports]

@@ -19,6 +19,8 @@ DASK_VARIABLE: Final = "ACTLAS_DASK"
 SIX_HOURS: Final = 6 * 3600
 MONTH: Final = 30 * 24 * 3600
 
+_SITES_MEASURED: Final = "What is measured, as `actlas ls` shows it: residual, query, key …"
+
 
 def _default_store() -> str:
     return os.environ.get(STORE_VARIABLE, DEFAULT_STORE)
@@ -107,10 +109,13 @@ class _Measured(_Request):
         description="Where Dask runs: threads, local:N, slurm:FILE, k8s:FILE or an address;"
         " ACTLAS_DASK of the worker when empty.",
     )
+    dask_pages: str | None = Field(
+        default=None, description="Folder for a page of Dask about each model it has computed."
+    )
 
-    def measure_options(self) -> MeasureOptions:
-        """Return what to measure of each model and how."""
+    def _measure_options(self, sites: list[str]) -> MeasureOptions:
         return MeasureOptions(
+            sites=tuple(sites),
             metrics=None if self.metrics is None else tuple(self.metrics),
             populations=None if self.populations is None else tuple(self.populations),
             sample=self.sample,
@@ -145,6 +150,11 @@ class MeasureRequest(_Measured):
     )
     steps: list[int] | None = Field(default=None, description="Training steps; all when empty.")
     layers: list[int] | None = Field(default=None, description="Layers; all when empty.")
+    sites: list[str] = Field(default=["residual"], min_length=1, description=_SITES_MEASURED)
+
+    def measure_options(self) -> MeasureOptions:
+        """Return what to measure of each model and how."""
+        return self._measure_options(self.sites)
 
 
 class WatchRequest(_Captured, _Measured):
@@ -161,6 +171,13 @@ class WatchRequest(_Captured, _Measured):
         description="Seconds that a checkpoint has to be at rest before it counts as written.",
     )
     measure: bool = Field(default=True, description="Compute metrics of what was ingested.")
+    measured_sites: list[str] = Field(
+        default=["residual"], min_length=1, description=_SITES_MEASURED
+    )
     report: str | None = Field(
         default=None, description="File to write the report page to after each run with news."
     )
+
+    def measure_options(self) -> MeasureOptions:
+        """Return what to measure of each model that is watched, and how."""
+        return self._measure_options(self.measured_sites)

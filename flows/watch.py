@@ -11,7 +11,6 @@ from flows.artifacts import (
     Progress,
     show_figures,
     show_ingested,
-    show_measured,
     show_report,
 )
 from flows.capture.digests import DigestCache
@@ -57,12 +56,12 @@ def watch(request: WatchRequest) -> list[dict[str, object]]:
         store=request.store,
         options=request.measure_options(),
         time_limit=request.time_limit,
+        dask_pages=request.dask_pages,
     )
     failures |= failed
     if results or failures:
         show_ingested(results, failures)
     if any(report.computed for report in reports):
-        show_measured(reports, request.scheduler)
         show_figures(request.store, request.corpus, found.models)
         show_report(request.store, request.report)
     raise_failures("checkpoints", failures, max(len(failures), len(found.missing)))

@@ -1,4 +1,4 @@
-"""How a checkpoint is run and what is kept of it: the options of ``actlas ingest`` for that."""
+"""How a checkpoint is run and what is kept of it: the options of ``ingest`` and ``watch`` for that."""
 
 from __future__ import annotations
 

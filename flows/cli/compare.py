@@ -10,6 +10,7 @@ import click
 
 from flows.cli.options import (
     corpus_filter,
+    dask_option,
     examples,
     json_option,
     layers_filter,
@@ -58,14 +59,7 @@ if TYPE_CHECKING:
     metavar="FILE.png",
     help="The figure to write: .png, .pdf or .svg.",
 )
-@click.option(
-    "--dask",
-    "scheduler",
-    default="threads",
-    show_default=True,
-    metavar="threads|local:N|slurm:FILE|k8s:FILE|ADDRESS",
-    help="Where the work is done.",
-)
+@dask_option
 @click.option("--plan", is_flag=True, help="Say what would be computed; compute nothing.")
 @store_option
 @json_option

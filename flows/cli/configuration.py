@@ -17,6 +17,8 @@ from flows.cli.suggestions import near
 
 PROJECT_FILE: Final = "actlas.toml"
 USER_FILE: Final = "config.toml"
+VARIABLES: Final = "ACTLAS"
+"""What the names of environment variables begin with."""
 
 Setting: TypeAlias = str | int | float | bool | list[str]
 Settings: TypeAlias = "dict[str, Setting | Settings]"
@@ -135,6 +137,33 @@ def _options(command: click.Command) -> dict[str, click.Option]:
 
 def _unknown(kind: str, name: str, known: Iterable[str], file: Path) -> click.UsageError:
     return click.UsageError(f"{file}: there is no {kind} {name!r}{near(name, known)}")
+
+
+def name_variables(group: click.Group, prefix: str = VARIABLES) -> None:
+    """Have each option read the environment variable that is called as it is typed.
+
+    ``--dask`` of ``watch`` would otherwise be ``ACTLAS_WATCH_SCHEDULER``, after a name in our code.
+    Options that already have a variable, the same for every command, keep it.
+
+    Args:
+        group: The commands.
+        prefix: What the names begin with.
+    """
+    for option in _options(group).values():
+        _name_variable(option, prefix)
+    for name, command in group.commands.items():
+        within = f"{prefix}_{name}"
+        if isinstance(command, click.Group):
+            name_variables(command, within)
+        else:
+            for option in _options(command).values():
+                _name_variable(option, within)
+
+
+def _name_variable(option: click.Option, prefix: str) -> None:
+    if option.envvar is None and not option.is_eager:
+        typed = max(option.opts, key=len).removeprefix("--")
+        option.envvar = f"{prefix}_{typed}".replace("-", "_").upper()
 
 
 def _merge(settings: Settings, over: Settings) -> None:

@@ -10,7 +10,7 @@ import click
 from flows.cli.collect import gc
 from flows.cli.compare import compare
 from flows.cli.completion import completion
-from flows.cli.configuration import configuration_files, read_settings
+from flows.cli.configuration import configuration_files, name_variables, read_settings
 from flows.cli.corpora import corpus
 from flows.cli.definitions import metrics
 from flows.cli.diff import diff
@@ -47,7 +47,6 @@ from flows.ending import ended_before_finalization
     context_settings={
         "help_option_names": ["-h", "--help"],
         "max_content_width": 100,
-        "auto_envvar_prefix": "ACTLAS",
     },
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print results and errors, nothing else.")
@@ -102,6 +101,7 @@ for _command in (
     completion,
 ):
     actlas.add_command(_command)
+name_variables(actlas)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -14,6 +14,7 @@ from flows.cli.options import (
     Moment,
     NameList,
     complete_metric,
+    dask_option,
     examples,
     json_option,
     moment_options,
@@ -74,15 +75,7 @@ if TYPE_CHECKING:
     metavar="SIZE",
     help="Memory of each worker, as 1GiB; what would need more is refused before it is read.",
 )
-@click.option(
-    "--dask",
-    "scheduler",
-    envvar="ACTLAS_DASK",
-    default="threads",
-    show_default=True,
-    metavar="threads|local:N|slurm:FILE|k8s:FILE|ADDRESS",
-    help="Where the work is done.",
-)
+@dask_option
 @click.option("--plan", is_flag=True, help="Say what would be computed; compute nothing.")
 @store_option
 @json_option

@@ -176,6 +176,17 @@ store_option: Final[Callable[[Function], Function]] = click.option(
     help="The activation store.",
 )
 
+dask_option: Final[Callable[[Function], Function]] = click.option(
+    "--dask",
+    "scheduler",
+    envvar="ACTLAS_DASK",
+    default="threads",
+    show_default=True,
+    show_envvar=True,
+    metavar="threads|local:N|slurm:FILE|k8s:FILE|ADDRESS",
+    help="Where metrics are computed.",
+)
+
 json_option: Final[Callable[[Function], Function]] = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document for programs."
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flows.cli.options import Age, NameList, examples, json_option, store_option
+from flows.cli.options import Age, NameList, dask_option, examples, json_option, store_option
 from flows.console import print_json
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def deploy(file: Path, check: bool) -> None:
 def _watch_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         store_option,
+        dask_option,
         click.option("--metrics", type=NameList(), metavar="A,B", help="Metrics.  [default: all]"),
         click.option("--corpus", required=True, metavar="NAME", help="A corpus added before."),
         click.argument("sources", nargs=-1, required=True, metavar="PATH|HUB_ID…"),
@@ -65,7 +66,11 @@ def _watch_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _request(
-    sources: tuple[str, ...], corpus: str, metrics: tuple[str, ...] | None, store: str
+    sources: tuple[str, ...],
+    corpus: str,
+    metrics: tuple[str, ...] | None,
+    scheduler: str,
+    store: str,
 ) -> WatchRequest:
     from flows.requests import WatchRequest
 
@@ -73,6 +78,7 @@ def _request(
         sources=list(sources),
         corpus=corpus,
         metrics=None if metrics is None else list(metrics),
+        scheduler=scheduler,
         store=store,
     )
 
@@ -84,13 +90,14 @@ def serve(
     sources: tuple[str, ...],
     corpus: str,
     metrics: tuple[str, ...] | None,
+    scheduler: str,
     store: str,
     every: timedelta,
 ) -> None:
     """Watch on a schedule from this process, without a worker; runs show in Prefect's pages."""
     from flows.serving import serve_watch
 
-    serve_watch(_request(sources, corpus, metrics, store), every=every)
+    serve_watch(_request(sources, corpus, metrics, scheduler, store), every=every)
 
 
 @flows.command(epilog=examples("actlas flows run runs/my-model --corpus plays --json"))
@@ -100,13 +107,14 @@ def run(
     sources: tuple[str, ...],
     corpus: str,
     metrics: tuple[str, ...] | None,
+    scheduler: str,
     store: str,
     as_json: bool,
 ) -> None:
     """Look once, as a run of the Prefect flow `watch`, in this process."""
     from flows.watch import watch
 
-    results = watch(_request(sources, corpus, metrics, store))
+    results = watch(_request(sources, corpus, metrics, scheduler, store))
     if as_json:
         print_json(results)
     else:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flows.capture.rounding import Precision
-from flows.cli.options import Age, NameList, examples, precision_option, store_option
+from flows.cli.capture_options import capture_options
+from flows.cli.options import Age, NameList, dask_option, examples, store_option
 from flows.console import duration
 
 if TYPE_CHECKING:
+    from flows.job import CaptureOptions
     from flows.survey import Watched
     from flows.watching import Round
 
@@ -47,19 +48,7 @@ if TYPE_CHECKING:
     metavar="30s",
     help="Rest after which a checkpoint counts as written.",
 )
-@click.option(
-    "--sites",
-    type=NameList(),
-    metavar="A,B",
-    help="What to keep.  [default: residual, and final_norm where there is one]",
-)
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1 …")
-@click.option(
-    "--batch-tokens",
-    type=click.IntRange(min=1),
-    help="Tokens of a batch.  [default: by the device]",
-)
-@precision_option
+@capture_options
 @click.option(
     "--metrics",
     type=NameList(),
@@ -67,13 +56,14 @@ if TYPE_CHECKING:
     help="Metrics computed of what was stored; none for none.  [default: all]",
 )
 @click.option(
-    "--dask",
-    "scheduler",
-    default="threads",
+    "--measured-sites",
+    type=NameList(),
+    default="residual",
     show_default=True,
-    metavar="threads|local:N|ADDRESS",
-    help="Where metrics are computed.",
+    metavar="A,B",
+    help="What is measured of what was stored.",
 )
+@dask_option
 @click.option(
     "--prometheus",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
@@ -88,11 +78,9 @@ def watch(
     every: timedelta,
     once: bool,
     settle: timedelta,
-    sites: tuple[str, ...] | None,
-    device: str,
-    batch_tokens: int | None,
-    precision: Precision,
+    options: CaptureOptions,
     metrics: tuple[str, ...] | None,
+    measured_sites: tuple[str, ...],
     scheduler: str,
     prometheus: Path | None,
     as_json: bool,
@@ -105,7 +93,6 @@ def watch(
     """
     from flows.logs import log_to_output
     from flows.measurement import MeasureOptions
-    from flows.running import CaptureOptions
     from flows.survey import Watched
     from flows.watching import Watcher
     from flows.watching import watch as watch_on
@@ -117,12 +104,10 @@ def watch(
         store=store,
         sources=sources,
         corpus=corpus,
-        capture=CaptureOptions(
-            sites=sites, device=device, batch_tokens=batch_tokens, precision=precision
-        ),
+        capture=options,
         measure=None
         if metrics == ("none",)
-        else MeasureOptions(metrics=metrics, scheduler=scheduler),
+        else MeasureOptions(metrics=metrics, sites=measured_sites, scheduler=scheduler),
         settle=settle.total_seconds(),
     )
     report = _reporter(watched, prometheus)

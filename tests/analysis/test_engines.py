@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_info
 
 from analysis.blas import one_blas_thread
 from analysis.choose import make_plan
-from analysis.clusters import MALLOC
+from analysis.clusters import MALLOC, dask_report
 from analysis.compute import measure
 from analysis.engines import check_scheduler, run_tasks
 from analysis.errors import SchedulerError
@@ -83,18 +83,39 @@ def test_workers_of_our_own_keep_freed_memory_and_use_one_blas_thread(
     assert set(pools) == {1}
 
 
-def test_processes_give_what_threads_give(tmp_path: Path, make_stored: Callable) -> None:
+def test_processes_give_what_threads_give(
+    tmp_path: Path, make_stored: Callable, caplog: pytest.LogCaptureFixture
+) -> None:
     found = []
+    caplog.set_level("INFO", "actlas.dask")
+    page = tmp_path / "dask.html"
     for scheduler in ("threads", "local:2"):
         stored = make_stored(str(tmp_path / scheduler.replace(":", "-")))
         names = ["average_cosine", "svd_anisotropy", "two_nn"]
-        measure(stored.repository, stored.path, metrics=names, scheduler=scheduler, sample=200)
+        with dask_report(page):
+            measure(stored.repository, stored.path, metrics=names, scheduler=scheduler, sample=200)
+        assert page.exists() == (scheduler != "threads")
         results = read_metrics(stored.repository, stored.path)
         assert results is not None
         found.append(results.load())
     threads, processes = found
     for name in threads.data_vars:
         np.testing.assert_allclose(threads[name], processes[name], rtol=1e-12, err_msg=str(name))
+    assert "Dask shows its work at http://127.0.0.1:" in caplog.text
+    # Dask's report of it, which fetches nothing from elsewhere.
+    assert "run_task" in page.read_text()
+    assert "cdn.bokeh.org" not in page.read_text()
+
+
+def test_work_is_done_even_if_no_report_of_it_can_be_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    found: list[int] = []
+    (tmp_path / "file").touch()
+    with dask_report(tmp_path / "file" / "page.html"):
+        run_tasks(square, [3], found.append, "local:1")
+    assert found == [9]
+    assert "no report of Dask in" in caplog.text
 
 
 def test_batches_read_enough_and_keep_the_order(stored) -> None:

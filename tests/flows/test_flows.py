@@ -65,6 +65,22 @@ def test_every_field_of_the_form_explains_itself() -> None:
         assert all(field.description for field in request.model_fields.values())
 
 
+def test_a_run_can_be_asked_for_all_that_the_command_can() -> None:
+    from dataclasses import fields
+
+    from flows.measurement import MeasureOptions
+    from flows.requests import MeasureRequest, WatchRequest
+
+    assert {field.name for field in fields(MeasureOptions)} <= set(MeasureRequest.model_fields)
+    asked = MeasureRequest(sites=["query"], populations=["unit"], memory=1 << 30, sample=50)
+    expected = MeasureOptions(
+        populations=("unit",), sites=("query",), sample=50, memory=1 << 30, scheduler="threads"
+    )
+    assert asked.measure_options() == expected
+    watching = WatchRequest(sources=["x"], corpus="c", sites=["query"], measured_sites=["query"])
+    assert watching.measure_options().sites == watching.capture_options().sites == ("query",)
+
+
 def test_tasks_are_plain_functions(store: str, run_folder: Path) -> None:
     from flows.ingest import ingest_one
     from flows.measure import measure_one

@@ -87,6 +87,28 @@ def test_every_option_can_be_set_in_a_file(tmp_path: Path) -> None:
     assert settings["corpus"]["add"]["chunk_chars"] == "x"
 
 
+def test_every_option_has_a_variable_that_is_called_as_it_is_typed() -> None:
+    shared = {"store": "ACTLAS_STORE", "dask": "ACTLAS_DASK"}
+
+    def check(group: click.Group, prefix: str) -> None:
+        for name, command in group.commands.items():
+            within = f"{prefix}_{name}".upper()
+            if isinstance(command, click.Group):
+                check(command, within)
+                continue
+            for option in (p for p in command.params if isinstance(p, click.Option)):
+                typed = max(option.opts, key=len)[2:]
+                expected = shared.get(typed, f"{within}_{typed.upper()}".replace("-", "_"))
+                assert option.envvar == expected
+
+    check(actlas, "ACTLAS")
+
+
+def test_a_variable_is_read_under_no_other_name(probe) -> None:
+    assert probe(ACTLAS_DASK="local:3")["scheduler"] == "local:3"
+    assert probe(ACTLAS_COMPUTE_SCHEDULER="local:3")["scheduler"] == "threads"
+
+
 def test_verbose_says_which_files_and_quiet_says_nothing(probe) -> None:
     Path("actlas.toml").write_text("")
     result = CliRunner().invoke(actlas, ["-v", "compute"])
