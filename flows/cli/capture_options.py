@@ -1,4 +1,4 @@
-"""How a checkpoint is run and what is kept of it: the options of ``ingest`` and ``watch`` for that."""
+"""How a checkpoint is run and what is kept of it: options of ``ingest`` and ``watch``."""
 
 from __future__ import annotations
 
