@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -41,6 +38,7 @@ from .identity import JSON
 from .repository import Repository
 from .request import AlreadyStored, Request, Work, outstanding
 from .schema import LAYER, STEP, STEP_COORDINATES
+from .writers import disown, is_dead, new_writer
 
 FREE: Final = -1
 """Value of ``step`` in a slot that nobody has reserved."""
@@ -54,7 +52,7 @@ class Reservation:
         path: Path of the model's group.
         step: Training step.
         slot: Index on the step axis.
-        writer: Host, process and random id; whoever finds another one here has lost the slot.
+        writer: Place, process and random id; whoever finds another one here has lost the slot.
         sites: Sites to be written.
         layers: Layers or blocks to be written of each of them that has any.
         kept_sites: Sites stored before with the same identity, which stay as they are.
@@ -115,6 +113,7 @@ def reserve(repository: Repository, request: Request) -> Reservation | AlreadySt
         return repository.update(f"reserve {request.path} step {request.step}", change)
     except BaseException:
         for attempt in attempts:
+            disown(attempt.writer)
             attempt.claim.release()
         raise
 
@@ -185,7 +184,7 @@ def _reserve(
             return stored
         work = found
     slot, claim = _claim(repository, group, request, slot)
-    writer = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(8)}"
+    writer = new_writer()
     write_cells(group, slot, {STEP: request.step, "writer": writer, "reserved_at": now()})
     kept_layers = {site: own for site, own in stored.layers.items() if site in work.kept}
     replaced = {site: own for site, own in stored.layers.items() if site in work.layers}
@@ -265,6 +264,7 @@ def _claim(
         claim = claim_slot(repository.location, request.path, slot)
         (complete,) = read_cells(group, slot, "complete")
         fresh = is_fresh(repository.location, reserved_at, request.takeover_after)
+        fresh = fresh and not is_dead(writer)
         if claim is not None and (complete or not fresh):
             return slot, claim
         if claim is not None:

@@ -29,6 +29,7 @@ from .repository import Repository
 from .request import Request
 from .slots import Reservation, give_back, model_group, renew, require_held
 from .translation import translated
+from .writers import disown
 
 COMMIT_TRIES: Final = 20
 
@@ -190,8 +191,9 @@ class StepWriter:
         def change(root: zarr.Group) -> None:
             give_back(model_group(root, self.path, self._repository.uri), self._reservation)
 
+        disown(self._reservation.writer)
         try:
-            # A slot that stays reserved is taken over all the same, only later.
+            # A slot that stays reserved is taken over all the same, elsewhere only later.
             with contextlib.suppress(StoreError, icechunk.IcechunkError, OSError):
                 self._repository.update(f"give up {self.path} step {self.step}", change)
         finally:

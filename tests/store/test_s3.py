@@ -70,6 +70,29 @@ def test_racing_creations_agree(toy, s3_uri):
     assert len({repository.snapshot_id() for repository in found}) == 1
 
 
+def test_a_writer_that_was_killed_on_this_machine_blocks_nobody(toy, s3_uri, start_toy):
+    repository = toy.prepare(s3_uri)
+    process = start_toy(repository.uri, 0, "written", 7)
+    assert [process.line(), process.line()] == ["ready", ("written", 7)]
+    process.kill()
+    toy.ingest(repository, 7)
+    toy.assert_stored(repository, 7)
+
+
+def unreachable(*_):
+    raise OSError("away")
+
+
+def test_a_writer_that_gave_up_while_the_store_was_away_does_not_block_itself(
+    toy, s3_uri, monkeypatch
+):
+    repository = toy.prepare(s3_uri)
+    with reserve_step(repository, toy.PATH, 1, identity={"variant": 0}):
+        monkeypatch.setattr(repository, "update", unreachable)
+    toy.ingest(Repository.open(s3_uri), 1)
+    toy.assert_stored(repository, 1)
+
+
 def test_a_reservation_is_respected_until_it_is_old(toy, s3_uri):
     repository = toy.prepare(s3_uri)
     slow = reserve_step(repository, toy.PATH, 1, identity={"variant": 0})
