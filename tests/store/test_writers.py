@@ -1,4 +1,4 @@
-"""Which writers are known to be dead: those that gave up here, and those of processes that ended."""
+"""Which writers are known to be dead: those that gave up here, or whose process has ended."""
 
 import os
 import subprocess
