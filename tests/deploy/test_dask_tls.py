@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib.util
 import os
 import signal
 import socket
@@ -12,10 +13,15 @@ import sys
 import time
 from pathlib import Path
 
+import dask
 import pytest
+import xarray as xr
 import yaml
 from distributed import Client
 from distributed.security import Security
+
+from analysis.compute import measure
+from store.metrics import read_metrics
 
 pytestmark = pytest.mark.slow
 
@@ -35,6 +41,16 @@ def security(folder):
         tls_client_cert=certificate,
         tls_client_key=key,
     )
+
+
+def client_settings(folder):
+    """What `actlas compute --dask tls://…` reads from the environment of a client."""
+    return {
+        "distributed.comm.require-encryption": True,
+        "distributed.comm.tls.ca-file": str(folder / "authority.pem"),
+        "distributed.comm.tls.client.cert": str(folder / "certificate.pem"),
+        "distributed.comm.tls.client.key": str(folder / "key.pem"),
+    }
 
 
 def wait_until_listening(port):
@@ -98,9 +114,16 @@ def settings_of_worker():
     return tuple(os.environ.get(name) for name in names)
 
 
-def slow_square(number):
-    time.sleep(0.2)
-    return number * number
+@pytest.fixture
+def create_stored(root):
+    """The function that makes the stores of the tests of analysis."""
+    place = root / "tests" / "analysis" / "conftest.py"
+    module = importlib.util.module_from_spec(
+        specification := importlib.util.spec_from_file_location("stores", place)
+    )
+    sys.modules["stores"] = module
+    specification.loader.exec_module(module)
+    return module.create_stored
 
 
 @pytest.mark.parametrize(
@@ -118,12 +141,37 @@ def test_nobody_gets_in_without_a_certificate_that_the_authority_signed(
     gc.collect()
 
 
-def test_settings_reach_the_workers_and_a_lost_worker_costs_no_result(cluster, trusted):
-    address, [victim, _] = cluster
+def test_settings_reach_the_workers(cluster, trusted):
+    address, _ = cluster
     with Client(address, security=security(trusted), timeout="60s") as client:
         client.wait_for_workers(2, timeout=60)
         # Dask's nanny would put 65536 in place of the first, were it not in its environment.
         assert set(client.run(settings_of_worker).values()) == {("67108864", "33554432", "1")}
-        futures = client.map(slow_square, range(20), pure=False)
+
+
+def test_metrics_are_those_of_threads_when_a_worker_is_lost_half_way(
+    cluster, trusted, create_stored, tmp_path, monkeypatch
+):
+    address, [victim, _] = cluster
+    # A slab a task, so that there is a half way.
+    monkeypatch.setattr("analysis.compute.BATCH_BYTES", 1)
+    measured, tasks = {}, 16 * 3
+
+    def progress(_, total):
+        assert total == tasks
         kill(victim)
-        assert client.gather(futures) == [number * number for number in range(20)]
+
+    for scheduler in ("threads", address):
+        stored = create_stored(str(tmp_path / scheduler[:3]), steps=tuple(range(16)))
+        with dask.config.set(client_settings(trusted)):
+            measure(
+                stored.repository,
+                stored.path,
+                metrics=["average_cosine", "svd_anisotropy"],
+                scheduler=scheduler,
+                progress=progress if scheduler == address else None,
+            )
+        measured[scheduler] = read_metrics(stored.repository, stored.path).load()
+    assert victim.poll() is not None
+    assert measured[address].average_cosine.notnull().all()
+    xr.testing.assert_allclose(*measured.values(), rtol=1e-12)
