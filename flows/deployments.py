@@ -39,6 +39,13 @@ TAG: Final = "actlas"
 HEARTBEATS_MISSED: Final = 4
 """Heartbeats that may be missed; with fewer than three, runs that go on are given up."""
 
+MEMORY_LEASES: Final = (
+    "WARNING: the server keeps in memory who runs what. Restarted, it can hold the only slot of a"
+    " deployment for ever, and cancel every later run: start it with"
+    " PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE=prefect.server.concurrency.lease_storage.filesystem"
+)
+_MEMORY: Final = "prefect.server.concurrency.lease_storage.memory"
+
 _VARIABLE: Final = re.compile(r"\{\{\s*\$(\w+)\s*\}\}")
 
 
@@ -125,6 +132,8 @@ def deploy(file: Path) -> Iterator[str]:
             if _create_pool(client, pool):
                 yield f"Made the work pool {pool}"
         _watch_heartbeats(client)
+        if _keeps_leases_in_memory(client):
+            yield MEMORY_LEASES
     command = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"]
     done = subprocess.run(  # noqa: S603  # no shell; the file is one argument
         [*command, "--prefect-file", str(file)], capture_output=True, text=True, check=False
@@ -142,6 +151,11 @@ def _create_pool(client: SyncPrefectClient, name: str) -> bool:
         client.create_work_pool(WorkPoolCreate(name=name, type="process"))
         return True
     return False
+
+
+def _keeps_leases_in_memory(client: SyncPrefectClient) -> bool:
+    settings = client.request("GET", "/admin/settings").json()
+    return bool(settings["server"]["concurrency"]["lease_storage"] == _MEMORY)
 
 
 def _watch_heartbeats(client: SyncPrefectClient) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 from pydantic import ValidationError
 
 from analysis.errors import UnknownMetricError
 from flows.capture.checkpoints import find_checkpoints
 from flows.capture.errors import CheckpointError
+from flows.cli import actlas
 from flows.corpora import Chunking, add_texts
 from flows.failures import FlowError, is_worth_retrying, raise_failures
 from store.errors import StoreFullError, UnknownNameError
@@ -104,14 +108,18 @@ class Ran:
     again_error: str
     snapshots: tuple[str, str]
     reports: list[dict[str, object]]
+    command: Result
+    warned: list[bool]
 
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory, text: str, run_folder: Path) -> Iterator[Ran]:
     from prefect.testing.utilities import prefect_test_harness
 
+    from flows import deployments
     from flows.ingest import ingest
     from flows.measure import measure
+    from flows.prefect_api import prefect_client
     from flows.requests import IngestRequest, MeasureRequest
 
     folder = tmp_path_factory.mktemp("flows")
@@ -130,7 +138,12 @@ def ran(tmp_path_factory: pytest.TempPathFactory, text: str, run_folder: Path) -
             errors.append(str(raised.value))
             snapshots.append(Repository.open(store).snapshot_id())
         reports = measure(MeasureRequest(store=store, metrics=["average_cosine"]))
-        yield Ran(store, *errors, tuple(snapshots), reports)
+        command = CliRunner().invoke(
+            actlas, ["flows", "run", str(runs), "--corpus", "cats", "--store", store]
+        )
+        with prefect_client() as client:
+            warned = [deployments._keeps_leases_in_memory(client)]
+        yield Ran(store, *errors, tuple(snapshots), reports, command, warned)
 
 
 @pytest.mark.slow
@@ -152,3 +165,32 @@ def test_a_second_run_stores_nothing_new(ran: Ran) -> None:
 @pytest.mark.slow
 def test_metrics_are_measured_by_a_flow(ran: Ran) -> None:
     assert [(report["path"], report["computed"]) for report in ran.reports] == [("cats/tiny", 24)]
+
+
+@pytest.mark.slow
+def test_a_look_through_prefect_ends_as_any_command_does(ran: Ran) -> None:
+    assert ran.command.exit_code == 1
+    assert "Error: 1 of 1 checkpoints failed" in ran.command.stderr
+    assert "tiny step 5: " in ran.command.stderr
+
+
+@pytest.mark.slow
+def test_a_server_that_would_forget_who_runs_is_found_out(ran: Ran) -> None:
+    assert ran.warned == [True]
+
+
+HANGS = """
+import sys, threading
+from flows.attempts import _process_ended_after
+with _process_ended_after(float(sys.argv[1])):
+    threading.Event().wait(60)
+"""
+
+
+def test_a_process_that_does_not_heed_its_time_out_is_ended() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", HANGS, "0.2"], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 1
+    assert "Timeout (0:00:00.2" in ended.stderr
+    assert "in wait" in ended.stderr
