@@ -187,6 +187,15 @@ dask_option: Final[Callable[[Function], Function]] = click.option(
     help="Where metrics are computed.",
 )
 
+settle_option: Final[Callable[[Function], Function]] = click.option(
+    "--settle",
+    type=Age(),
+    default="30s",
+    show_default=True,
+    metavar="30s",
+    help="Rest after which a checkpoint counts as written.",
+)
+
 json_option: Final[Callable[[Function], Function]] = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document for programs."
 )

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from flows.cli.options import Age, NameList, dask_option, examples, json_option, store_option
+from flows.cli.options import (
+    Age,
+    NameList,
+    dask_option,
+    examples,
+    json_option,
+    settle_option,
+    store_option,
+)
 from flows.console import print_json
 
 if TYPE_CHECKING:
@@ -54,67 +63,58 @@ def deploy(file: Path, check: bool) -> None:
 
 
 def _watch_options(command: Callable[..., None]) -> Callable[..., None]:
-    for option in (
-        store_option,
-        dask_option,
-        click.option("--metrics", type=NameList(), metavar="A,B", help="Metrics.  [default: all]"),
-        click.option("--corpus", required=True, metavar="NAME", help="A corpus added before."),
-        click.argument("sources", nargs=-1, required=True, metavar="PATH|HUB_ID…"),
-    ):
-        command = option(command)
-    return command
+    """Add what says which checkpoints are looked for; the command takes it as one ``request``."""
 
+    @click.argument("sources", nargs=-1, required=True, metavar="PATH|HUB_ID…")
+    @click.option("--corpus", required=True, metavar="NAME", help="A corpus added before.")
+    @settle_option
+    @click.option("--metrics", type=NameList(), metavar="A,B", help="Metrics.  [default: all]")
+    @dask_option
+    @store_option
+    @functools.wraps(command)
+    def with_request(
+        *,
+        sources: tuple[str, ...],
+        corpus: str,
+        settle: timedelta,
+        metrics: tuple[str, ...] | None,
+        scheduler: str,
+        store: str,
+        **others: object,
+    ) -> None:
+        from flows.requests import WatchRequest
 
-def _request(
-    sources: tuple[str, ...],
-    corpus: str,
-    metrics: tuple[str, ...] | None,
-    scheduler: str,
-    store: str,
-) -> WatchRequest:
-    from flows.requests import WatchRequest
+        request = WatchRequest(
+            sources=list(sources),
+            corpus=corpus,
+            settle=settle.total_seconds(),
+            metrics=None if metrics is None else list(metrics),
+            scheduler=scheduler,
+            store=store,
+        )
+        return command(request=request, **others)
 
-    return WatchRequest(
-        sources=list(sources),
-        corpus=corpus,
-        metrics=None if metrics is None else list(metrics),
-        scheduler=scheduler,
-        store=store,
-    )
+    return with_request
 
 
 @flows.command(epilog=examples("actlas flows serve runs/my-model --corpus plays --every 10m"))
 @_watch_options
 @click.option("--every", type=Age(), default="10m", show_default=True, metavar="10m|30s")
-def serve(
-    sources: tuple[str, ...],
-    corpus: str,
-    metrics: tuple[str, ...] | None,
-    scheduler: str,
-    store: str,
-    every: timedelta,
-) -> None:
+def serve(request: WatchRequest, every: timedelta) -> None:
     """Watch on a schedule from this process, without a worker; runs show in Prefect's pages."""
     from flows.serving import serve_watch
 
-    serve_watch(_request(sources, corpus, metrics, scheduler, store), every=every)
+    serve_watch(request, every=every)
 
 
 @flows.command(epilog=examples("actlas flows run runs/my-model --corpus plays --json"))
 @_watch_options
 @json_option
-def run(
-    sources: tuple[str, ...],
-    corpus: str,
-    metrics: tuple[str, ...] | None,
-    scheduler: str,
-    store: str,
-    as_json: bool,
-) -> None:
+def run(request: WatchRequest, as_json: bool) -> None:
     """Look once, as a run of the Prefect flow `watch`, in this process."""
     from flows.watch import watch
 
-    results = watch(_request(sources, corpus, metrics, scheduler, store))
+    results = watch(request)
     if as_json:
         print_json(results)
     else:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flows.cli.capture_options import capture_options
-from flows.cli.options import Age, NameList, dask_option, examples, store_option
+from flows.cli.options import Age, NameList, dask_option, examples, settle_option, store_option
 from flows.console import duration
 
 if TYPE_CHECKING:
@@ -40,14 +40,7 @@ if TYPE_CHECKING:
     help="Time between looks.",
 )
 @click.option("--once", is_flag=True, help="Look once, then end: with 1 if anything failed.")
-@click.option(
-    "--settle",
-    type=Age(),
-    default="30s",
-    show_default=True,
-    metavar="30s",
-    help="Rest after which a checkpoint counts as written.",
-)
+@settle_option
 @capture_options
 @click.option(
     "--metrics",

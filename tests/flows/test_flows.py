@@ -138,9 +138,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory, text: str, run_folder: Path) -
             errors.append(str(raised.value))
             snapshots.append(Repository.open(store).snapshot_id())
         reports = measure(MeasureRequest(store=store, metrics=["average_cosine"]))
-        command = CliRunner().invoke(
-            actlas, ["flows", "run", str(runs), "--corpus", "cats", "--store", store]
-        )
+        look = ["flows", "run", str(runs), "--corpus", "cats", "--settle", "0s", "--store", store]
+        command = CliRunner().invoke(actlas, [*look, "--metrics", "average_cosine"])
         with prefect_client() as client:
             warned = [deployments._keeps_leases_in_memory(client)]
         yield Ran(store, *errors, tuple(snapshots), reports, command, warned)
