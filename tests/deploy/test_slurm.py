@@ -168,7 +168,7 @@ def wait_until(condition, seconds=90):
 
 @pytest.fixture
 def training_run(tmp_path):
-    """A folder of three checkpoints of a tiny model, and a store with a corpus of ids for it."""
+    """A folder of two checkpoints of a tiny model, and a store with a corpus of ids for it."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     from flows.corpora import add_ids
 
@@ -180,7 +180,7 @@ def training_run(tmp_path):
         intermediate_size=32,
         max_position_embeddings=32,
     )
-    for step in (0, 64, 1000):
+    for step in (0, 64):
         torch.manual_seed(step)
         model = transformers.GPTNeoXForCausalLM(config)
         model.save_pretrained(tmp_path / "run" / f"checkpoint-{step}")
@@ -196,22 +196,18 @@ def test_an_array_job_ingests_every_step_once(
     uri = str(folder / "store")
     monkeypatch.setenv("SLURM_CONF", slurm)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{PATH}")
-    for name, value in (("MODEL", training_run), ("CORPUS", "plays"), ("STEPS", "0 64 1000")):
+    for name, value in (("MODEL", training_run), ("CORPUS", "plays"), ("STEPS", "0 64")):
         monkeypatch.setenv(name, str(value))
     monkeypatch.setenv("ACTLAS_STORE", uri)
 
     def submit():
-        small = ["--mem=2G", "--cpus-per-task=1", "--array=0-2%2", "--wait"]
+        small = ["--mem=2G", "--cpus-per-task=1", "--array=0-1", "--wait"]
         subprocess.run(["sbatch", *small, array_script], check=True, timeout=300)
         return Repository.open(uri).snapshot_id()
 
     first = submit()
     [held] = catalogue(Repository.open(uri))
-    assert [(step.step, step.complete) for step in held.steps] == [
-        (0, True),
-        (64, True),
-        (1000, True),
-    ]
+    assert [(step.step, step.complete) for step in held.steps] == [(0, True), (64, True)]
     # Submitted again as it is: nothing is left to do, and nothing is committed.
     assert submit() == first
 
@@ -284,7 +280,7 @@ def test_compute_survives_a_cancelled_job(slurm, specification, training_run, fo
     def run(*arguments):
         subprocess.run([*actlas, *arguments], check=True, timeout=300, capture_output=True)
 
-    run("ingest", training_run, "--corpus", "plays", "--steps", "0,64", "--store", folder / "store")
+    run("ingest", training_run, "--corpus", "plays", "--store", folder / "store")
     shutil.copytree(folder / "store", folder / "other")
     compute = ["compute", "average_cosine", "svd_anisotropy", "slow_metric:slow", "--store"]
     started = [*actlas, *compute, folder / "store", "--dask", "slurm:cluster.yaml"]
