@@ -112,8 +112,11 @@ def test_work_is_done_even_if_no_report_of_it_can_be_written(
 ) -> None:
     found: list[int] = []
     (tmp_path / "file").touch()
-    with dask_report(tmp_path / "file" / "page.html"):
-        run_tasks(square, [3], found.append, "local:1")
+    with (
+        LocalCluster(1, processes=False, threads_per_worker=1, dashboard_address=None) as cluster,
+        dask_report(tmp_path / "file" / "page.html"),
+    ):
+        run_tasks(square, [3], found.append, cluster.scheduler_address)
     assert found == [9]
     assert "no report of Dask in" in caplog.text
 
