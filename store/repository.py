@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import random
 import tempfile
@@ -167,7 +168,8 @@ class Repository:
         return version if isinstance(version, int) else None
 
     def _is_blank(self) -> bool:
-        return len(list(self.icechunk.ancestry(branch=BRANCH))) == 1
+        # Two are enough to know: each more is another read, and a store may have thousands.
+        return len(list(itertools.islice(self.icechunk.ancestry(branch=BRANCH), 2))) == 1
 
     def snapshot_id(self) -> str:
         """Return the id of the newest snapshot."""

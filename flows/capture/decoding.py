@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import resample_poly
 
 from flows.capture.errors import InputError
 
@@ -79,6 +78,9 @@ def resampled(samples: NDArray[np.float32], rate: int, wanted: int) -> NDArray[n
     """Return samples (sample,) at another rate, by polyphase filtering."""
     if rate == wanted:
         return samples
+    # Loaded where it is needed: it takes longer than most commands do.
+    from scipy.signal import resample_poly
+
     divisor = math.gcd(rate, wanted)
     changed: NDArray[np.float32] = resample_poly(samples, wanted // divisor, rate // divisor)
     return changed.astype(np.float32)

@@ -115,6 +115,24 @@ def test_second_creation_is_refused_and_open_or_create_opens(uri):
     assert Repository.open_or_create(uri).snapshot_id() == first.snapshot_id()
 
 
+def test_opening_to_write_reads_no_more_of_a_long_history(tmp_path, monkeypatch):
+    repository = Repository.create(tmp_path / "store")
+    for name in ("first", "second", "third"):
+        put(repository, name, rebase=False)
+    read = []
+    whole = icechunk.Repository.ancestry
+
+    def counted(self, **at):
+        for snapshot in whole(self, **at):
+            read.append(snapshot)
+            yield snapshot
+
+    monkeypatch.setattr(icechunk.Repository, "ancestry", counted)
+    Repository.open_or_create(tmp_path / "store")
+    # That of Icechunk's own beginning, of the creation and of three groups are there.
+    assert len(read) == 2
+
+
 def test_a_creation_that_died_half_way_is_finished(tmp_path):
     icechunk.Repository.create(icechunk.local_filesystem_storage(str(tmp_path / "store")))
     with pytest.raises(StoreNotFoundError, match="no attribute"):
