@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flows.capture.masks import MASKED_SHARE
 from flows.capture.tokens import Tokens
 from flows.job import CaptureOptions, Job
+from flows.losses import TOKEN_LOSS
 from store.identity import JSON
 from store.schema import ENCODER_DECODER, LAYER_CHOICE, ROW_CHOICE, TOKEN_RATE
 
@@ -34,6 +36,23 @@ def model_facts(job: Job, loaded: LoadedModel, tokens: Tokens) -> dict[str, JSON
         **_stack_facts(loaded),
         **_block_settings(job),
         **_choices(job.options, stack.n_blocks),
+    }
+
+
+def site_facts(job: Job, tokens: Tokens, site: str) -> dict[str, JSON]:
+    """Return the attributes of the array of a site, beside those of its declaration.
+
+    Args:
+        job: What is run.
+        tokens: What the stack is shown.
+        site: Name of the site.
+    """
+    if site != TOKEN_LOSS or tokens.masks is None:
+        return {}
+    return {
+        "masked_share": MASKED_SHARE,
+        "masked_seed": job.corpus.seed,
+        "mask_token_id": tokens.masks.mask_id,
     }
 
 

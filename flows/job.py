@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 from flows.capture.chosen import RowChoice
 from flows.capture.rounding import FULL_PRECISION, Precision
 from flows.inputs import Corpus
+from store.codec import DEFAULT_CODEC, Codec
 from store.identity import JSON
 from store.repository import Repository
 from store.schema import node_name
@@ -45,6 +46,7 @@ class CaptureOptions:
         allow_nonfinite: Store NaN and infinity, counted, instead of refusing them.
         supersede: Replace what is stored under the step from other weights or other inputs.
         precision: Dtype to whose values activations are rounded; float32 leaves them as they are.
+        codec: What chunks of arrays that are not there yet are compressed with.
         rewrite: Write anew what is stored from the same, because it is damaged.
         rival_wait: How long to wait for another living writer of the same step.
     """
@@ -60,6 +62,7 @@ class CaptureOptions:
     allow_nonfinite: bool = False
     supersede: bool = False
     precision: Precision = FULL_PRECISION
+    codec: Codec = DEFAULT_CODEC
     rewrite: bool = False
     rival_wait: timedelta = RIVAL_WAIT
 

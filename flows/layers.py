@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -73,15 +74,13 @@ def narrowed(
         writers: Writer of each stack that is captured.
         ran: At which layers each was tapped.
     """
-    from flows.capture.rows import RowBlock
-
     for block in blocks:
         writer, tapped = writers[block.part], ran[block.part]
         values = {
             site: of_layers(site, rows, writer.layers, tapped)
             for site, rows in block.values.items()
         }
-        yield RowBlock(block.token_start, block.token_stop, values, block.part)
+        yield replace(block, values=values)
 
 
 def of_layers(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flows.capture.chosen import MEAN, choose_rows
-from flows.capture.errors import CheckpointError, InputError
+from flows.capture.errors import CheckpointError, InputError, TokenizerError
+from flows.capture.masks import MASKED, draw_masks
 from flows.capture.settling import file_states
+from flows.capture.tokenizer import load_tokenizer
 from flows.capture.tokens import Tokens
 from flows.job import DEFAULT_SITES
 from flows.losses import TOKEN_LOSS
@@ -61,10 +64,12 @@ def with_rows(job: Job, loaded: LoadedModel, tokens: Tokens) -> Tokens:
     """Return tokens with the choice of rows that a job keeps of the chosen stack.
 
     Raises:
-        InputError: If a site has no mean, or no row is left.
+        InputError: If a site has no mean, no row is left, or tokens cannot be masked.
     """
     if job.options.rows.kind == MEAN and TOKEN_LOSS in (job.options.sites or ()):
         raise InputError(f"{TOKEN_LOSS} has no value for first tokens: keep it without a mean")
+    if loaded.stack.predicts == MASKED:
+        tokens = replace(tokens, masks=draw_masks(tokens, _mask_id(job, loaded), job.corpus.seed))
     return choose_rows(tokens, shown_tokens(loaded, tokens), job.options.rows)
 
 
@@ -79,6 +84,21 @@ def wanted_sites(job: Job, loaded: LoadedModel) -> tuple[str, ...]:
     available = available_sites(loaded.stack)
     wanted = job.options.sites or tuple(name for name in DEFAULT_SITES if name in available)
     return sites_here(loaded.stack, loaded.stacks, wanted)
+
+
+def _mask_id(job: Job, loaded: LoadedModel) -> int:
+    """Return the id of the token that hides others from a model."""
+    found = getattr(loaded.model.config, "mask_token_id", None)
+    if found is None:
+        with suppress(TokenizerError):
+            found = load_tokenizer(job.checkpoint).mask_token_id
+    if not isinstance(found, int):
+        raise InputError(
+            f"{TOKEN_LOSS} of a {loaded.model_type} is that of masked tokens, and which id masks "
+            f"them is not known: expected a tokenizer with a mask token beside "
+            f"{job.checkpoint.source}; copy it there"
+        )
+    return found
 
 
 def shown_tokens(loaded: LoadedModel, tokens: Tokens) -> Tokens:

@@ -40,6 +40,7 @@ def repair_model(
     steps: Sequence[int] | None = None,
     source: str | None = None,
     device: str = "auto",
+    trusted: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Repair:
     """Compute the steps again in which a census finds something, and take another census.
@@ -54,6 +55,7 @@ def repair_model(
         steps: Steps that may be repaired, all by default.
         source: Where the checkpoints are, by default where the store says.
         device: A torch device, or ``auto``.
+        trusted: Whether Python code that comes with the checkpoints may run.
         progress: Called with the number of steps just done, and of all.
 
     Raises:
@@ -68,7 +70,7 @@ def repair_model(
     bad = {one.step for one in found if one.step is not None}
     repaired = tuple(sorted(bad if steps is None else bad & set(steps)))
     for step in repaired:
-        _store_again(repository, stacks, step, source, device)
+        _store_again(repository, stacks, step, source, device, trusted=trusted)
         if progress is not None:
             progress(1, len(repaired))
     left = tuple(census(repository, path)) if repaired else found
@@ -81,6 +83,8 @@ def _store_again(
     step: int,
     source: str | None,
     device: str,
+    *,
+    trusted: bool,
 ) -> None:
     """Run a checkpoint once more for all that the groups of its stacks have of the step."""
     there = [(held, one) for held in stacks for one in held.steps if one.step == step]
@@ -94,4 +98,7 @@ def _store_again(
         allow_nonfinite=any(one.nonfinite for _, one in there),
         rewrite=True,
     )
-    run_job(source_job(repository, held, one, source=source, options=options, newest=True))
+    job = source_job(
+        *(repository, held, one), source=source, options=options, newest=True, trusted=trusted
+    )
+    run_job(job)

@@ -88,6 +88,7 @@ def replay_model(
     source: str | None = None,
     seed: int = 0,
     device: str = "auto",
+    trusted: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Replayed]:
     """Run random sequences of each step again, alone, and compare every site and layer.
@@ -100,6 +101,7 @@ def replay_model(
         source: Where the checkpoints are, by default where the store says.
         seed: Seed of the draw.
         device: A torch device, or ``auto``.
+        trusted: Whether Python code that comes with the checkpoints may run.
         progress: Called with the number of steps just done, and of all.
 
     Raises:
@@ -114,7 +116,7 @@ def replay_model(
     for step in chosen:
         precision = stored_precision(step)
         options = CaptureOptions(sites=step.sites, device=device, precision=precision)
-        job = source_job(repository, held, step, source=source, options=options)
+        job = source_job(repository, held, step, source=source, options=options, trusted=trusted)
         replayed.append(_replay_step(job, held, step, count, seed))
         if progress is not None:
             progress(1, len(chosen))

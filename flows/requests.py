@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from flows.capture.chosen import row_choice
 from flows.capture.rounding import FULL_PRECISION, Precision
 from flows.job import CaptureOptions, Dtype
 from flows.measurement import MeasureOptions
+from store.codec import DEFAULT_CODEC, Codec
 
 STORE_VARIABLE: Final = "ACTLAS_STORE"
 DEFAULT_STORE: Final = "./activations"
@@ -66,8 +67,15 @@ class _Captured(_Request):
     precision: Precision = Field(
         default=FULL_PRECISION, description="Dtype to whose values activations are rounded."
     )
+    codec: Codec = Field(
+        default=DEFAULT_CODEC,
+        description="Compressor of new arrays: zstd, or lz4, which is faster and larger.",
+    )
     allow_nonfinite: bool = Field(
         default=False, description="Store NaN and infinity, counted, instead of refusing them."
+    )
+    truncate: bool = Field(
+        default=True, description="Cut sequences longer than the model takes; else refuse them."
     )
     supersede: bool = Field(
         default=False, description="Replace steps stored from other weights or other inputs."
@@ -84,7 +92,9 @@ class _Captured(_Request):
             device=self.device,
             batch_tokens=self.batch_tokens,
             precision=self.precision,
+            codec=self.codec,
             allow_nonfinite=self.allow_nonfinite,
+            truncate=self.truncate,
             supersede=self.supersede,
         )
 
@@ -136,9 +146,36 @@ class IngestRequest(_Captured):
     steps: list[int] | None = Field(
         default=None, description="Training steps wanted; all that are found when empty."
     )
+    name: str | None = Field(
+        default=None,
+        description="Name to store the model under; the folder's or Hub id when empty.",
+    )
+    seed: int = Field(default=0, ge=0, description="Seed of models random:CONFIG.")
+    steps_table: dict[str, int] = Field(
+        default_factory=dict,
+        description="Steps of revisions, repositories or folders whose names do not tell them.",
+    )
+    clean_cache: bool = Field(
+        default=False,
+        description="Delete what was fetched of a checkpoint once it is stored.",
+    )
+    workers: int = Field(
+        default=1,
+        ge=1,
+        description="Checkpoints run side by side, each by a process with a GPU of its own.",
+    )
+    trust_remote_code: bool = Field(
+        default=False, description="Let Python code that comes with a checkpoint run."
+    )
     ignore_space: bool = Field(
         default=False, description="Run even if the disk cannot hold what will be stored."
     )
+
+    @model_validator(mode="after")
+    def _one_name_for_one_model(self) -> Self:
+        if self.name is not None and len(self.models) > 1 and not self.steps_table:
+            raise ValueError("name goes with one model, or with a steps_table")
+        return self
 
 
 class MeasureRequest(_Measured):

@@ -7,18 +7,17 @@ from contextlib import ExitStack, suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-import numpy as np
-
 from flows.capture.errors import InputError
-from flows.capture.rounding import FULL_PRECISION, Precision
+from flows.capture.rounding import FULL_PRECISION
 from flows.capture.tokens import Tokens
-from flows.group_facts import model_facts
+from flows.group_facts import model_facts, site_facts
 from flows.inputs import corpus_inputs
 from flows.job import DEFAULT_SITES, RIVAL_WAIT, CaptureOptions, Job
 from flows.layers import Layers, layers_to_run, narrowed
 from flows.loading import load_job, shown_tokens, stack_tokens, wanted_sites, with_rows
 from flows.losses import TOKEN_LOSS, MeanLoss
-from flows.streaming import continued, stream
+from flows.passes import missing_rows, refuse_batch_effects
+from flows.streaming import stream
 from store.create import ArraySpec, create_model
 from store.errors import NonFiniteError, StoreError, UnknownNameError
 from store.identity import JSON
@@ -28,6 +27,7 @@ from store.unused import remove_unused_model
 from store.write import StepWriter, reserve_step
 
 if TYPE_CHECKING:
+    from flows.capture.parts import Part
     from flows.capture.rows import RowBlock
     from flows.capture.weights import LoadedModel
 
@@ -104,35 +104,15 @@ def store_parts(
 def _store_stack(
     job: Job, loaded: LoadedModel, tokens: Tokens, progress: Callable[[int], None] | None
 ) -> bool:
-    from flows.capture.forward import capture
-
     tokens = with_rows(job, loaded, tokens)
     writer = _reserve(job, loaded, tokens)
     if isinstance(writer, AlreadyStored):
         return False
     with writer:
-        blocks: Iterable[RowBlock] = ()
-        layers = layers_to_run(writer.layers, loaded.stack.n_blocks)
-        if writer.held_tokens < writer.n_tokens:
-            first = int(np.searchsorted(tokens.row_offsets, writer.held_tokens))
-            blocks = capture(
-                loaded,
-                tokens.select(range(first, tokens.n_sequences)) if first else tokens,
-                writer.sites,
-                block_rows=writer.chunk_rows,
-                layers=layers,
-                batch_tokens=job.options.batch_tokens,
-                allow_nonfinite=True,  # the writer looks, in its own thread, and knows the step
-                precision=job.options.precision,
-                progress=progress,
-            )
         loss = MeanLoss()
-        blocks = narrowed(loss.watching(blocks), [writer], [layers])
-        if writer.held_tokens:
-            blocks = continued(blocks, writer)
-            if TOKEN_LOSS in writer.sites:
-                loss.add(writer.held_rows(TOKEN_LOSS, whole=True))
-        _stream(blocks, [writer], job.options.precision)
+        if writer.held_tokens and TOKEN_LOSS in writer.sites:
+            loss.add(writer.held_rows(TOKEN_LOSS, whole=True))
+        _stream(missing_rows(job, loaded, tokens, writer, loss, progress), [writer], job.options)
         writer.commit(provenance=_provenance(job, tokens, loaded) | {"loss": loss.mean()})
     return True
 
@@ -150,7 +130,8 @@ def _store_stages(
     progress: Callable[[int], None] | None,
 ) -> bool:
     """Run a model once, and store what its stages give, as far as it is not there."""
-    from flows.capture.forward import Part, capture_stacks
+    from flows.capture.forward import capture_stacks
+    from flows.capture.parts import Part
 
     options = job.options
     with ExitStack() as writing:
@@ -165,6 +146,7 @@ def _store_stages(
                 ran.append(layers_to_run(writer.layers, loaded.stack.n_blocks))
                 kept = (writer.sites, writer.chunk_rows, ran[-1], options.precision)
                 parts.append(Part(loaded, tokens, *kept))
+                refuse_batch_effects(loaded, tokens, writer.sites, ran[-1], options)
         if not parts:
             return False
         blocks = capture_stacks(
@@ -173,7 +155,7 @@ def _store_stages(
             allow_nonfinite=True,  # the writers look, in their own thread, and know the step
             progress=progress,
         )
-        _stream(narrowed(blocks, writers, ran), writers, options.precision)
+        _stream(narrowed(blocks, writers, ran), writers, options)
         for writer, part in zip(writers, parts, strict=True):
             writer.commit(provenance=_provenance(job, part.tokens, part.loaded))
     return True
@@ -206,12 +188,12 @@ def _reserve(job: Job, loaded: LoadedModel, tokens: Tokens) -> StepWriter | Alre
 
 
 def _stream(
-    blocks: Iterable[RowBlock], writers: Sequence[StepWriter], precision: Precision
+    blocks: Iterable[RowBlock], writers: Sequence[StepWriter], options: CaptureOptions
 ) -> None:
     try:
         stream(blocks, *writers)
     except NonFiniteError as error:
-        if precision != "float16":
+        if options.precision != "float16":
             raise
         cause = " in float16, which ends at 65,504; bfloat16 reaches as far as float32"
         raise NonFiniteError(
@@ -230,11 +212,16 @@ def _create(job: Job, loaded: LoadedModel, tokens: Tokens) -> tuple[str, ...]:
         job.checkpoint.model,
         stack=stack.name,
         arrays=[
-            ArraySpec(site_variable(shape.name), {**shape.kept_sizes, TOKEN: tokens.n_rows})
-            for shape in site_shapes(stack, sites, job.options.layers)
+            ArraySpec(
+                site_variable(shape.name),
+                {**shape.kept_sizes, TOKEN: tokens.n_rows},
+                site_facts(job, tokens, shape.name),
+            )
+            for shape in site_shapes(stack, sites, job.options.layers, tokens.longest)
         ],
         tokens=shown_tokens(loaded, tokens).coordinates(),
         attributes=model_facts(job, loaded, tokens),
+        codec=job.options.codec,
     )
     return sites
 

@@ -114,14 +114,17 @@ def activation_sizes(
     """
     raw, chunks = 0, 0
     for part in parts:
-        values, arrays = 0, 0
+        values, arrays, widest = 0, 0, 0
         for name in _known_sites(options):
             dims = [dim for dim in site_variable(name).dims if dim not in (STEP, TOKEN)]
             sizes = {**part.dims, **_kept(options)}
-            values += math.prod(sizes.get(dim, _WIDEST * sizes[DIM]) for dim in dims)
+            known = {dim: sizes.get(dim, _WIDEST * sizes[DIM]) for dim in dims}
+            values += math.prod(known.values())
+            row = math.prod(known[dim] for dim in dims if dim not in (LAYER, BLOCK))
+            widest = max(widest, row)
             arrays += math.prod(sizes[dim] for dim in dims if dim in (LAYER, BLOCK))
         raw += values * part.n_tokens * _VALUE_BYTES
-        rows = chunk_rows(part.dims[DIM], part.n_tokens)
+        rows = chunk_rows(part.dims[DIM], part.n_tokens, widest)
         chunks += arrays * token_chunks(part.n_tokens, rows)
     own = str(getattr(load_config(checkpoint), "dtype", None)).removeprefix("torch.")
     share = min(_LEAST_SHARE.get(dtype, 1.0) for dtype in (own, options.precision))

@@ -31,6 +31,7 @@ def source_job(
     source: str | None,
     options: CaptureOptions,
     newest: bool = False,
+    trusted: bool = False,
 ) -> Job:
     """Find the checkpoint that a step was stored from, and prove by digests that it is the one.
 
@@ -44,6 +45,7 @@ def source_job(
         options: How it is to be run.
         newest: Whether it is to be run over all that the corpus holds by now, rather than over
             what it held when the step was stored.
+        trusted: Whether Python code that comes with the checkpoint may run.
 
     Raises:
         CheckpointError: If there is no such checkpoint, or it has other weights, another config
@@ -52,7 +54,7 @@ def source_job(
     where = f"{held.path} step {step.step}"
     if "imported" in step.identity:
         raise CheckpointError(f"{where} was imported as tensors, so that there is no model to run")
-    checkpoint = _find(held, step, where, source)
+    checkpoint = replace(_find(held, step, where, source), trusted=trusted)
     options = options.like(step.identity)
     corpus = read_corpus(repository, held.corpus)
     read = [one for one in corpus.earlier() if one.identity() == step.identity["corpus"]]

@@ -44,18 +44,23 @@ def stream(blocks: Iterable[RowBlock], *writers: StepWriter) -> None:
     written.result()
 
 
-def continued(blocks: Iterable[RowBlock], writer: StepWriter) -> Iterator[RowBlock]:
+def continued(
+    blocks: Iterable[RowBlock], writer: StepWriter, sites: Sequence[str], depths: slice
+) -> Iterator[RowBlock]:
     """Put rows after those that a step has, in blocks that begin where chunks do.
 
     Args:
         blocks: Rows of the new tokens alone, in order.
         writer: Writer of the step, whose last chunk may have room.
+        sites: Sites that the blocks are of.
+        depths: Their layers or blocks among those of the sites.
     """
     from flows.capture.rows import RowBlock
 
-    axes = {site: site_variable(site).dims[1:].index(TOKEN) for site in writer.sites}
-    waiting = {site: writer.held_rows(site) for site in writer.sites}
+    axes = {site: site_variable(site).dims[1:].index(TOKEN) for site in sites}
+    waiting = {site: writer.held_rows(site)[depths] for site in sites}
     start = writer.held_tokens - writer.held_tokens % writer.chunk_rows
+    depth = depths.start or 0
     for block in blocks:
         waiting = {
             site: np.concatenate([waiting[site], block.values[site]], axis)
@@ -65,13 +70,12 @@ def continued(blocks: Iterable[RowBlock], writer: StepWriter) -> Iterator[RowBlo
         ready -= ready % writer.chunk_rows
         if ready:
             parts = {site: np.split(waiting[site], [ready], axis) for site, axis in axes.items()}
-            yield RowBlock(
-                start, start + ready, {site: first for site, (first, _) in parts.items()}
-            )
+            whole = {site: first for site, (first, _) in parts.items()}
+            yield RowBlock(start, start + ready, whole, depth=depth)
             waiting = {site: rest for site, (_, rest) in parts.items()}
             start += ready
     if start < writer.n_tokens:
-        yield RowBlock(start, writer.n_tokens, waiting)
+        yield RowBlock(start, writer.n_tokens, waiting, depth=depth)
 
 
 def _write(
@@ -82,7 +86,7 @@ def _write(
     try:
         while block is not None:
             for site, values in block.values.items():
-                writers[block.part].write_block(site, block.token_start, values)
+                writers[block.part].write_block(site, block.token_start, values, depth=block.depth)
             block = waiting.get()
     finally:
         stopped.set()

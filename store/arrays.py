@@ -13,6 +13,7 @@ from zarr.abc.store import Store
 from zarr.core.metadata import ArrayV3Metadata
 from zarr.core.sync import sync
 
+from .codec import DEFAULT_CODEC, Codec
 from .identity import JSON
 from .layout import (
     BYTES_PER_CHUNK,
@@ -74,13 +75,16 @@ def add_step_coordinates(group: zarr.Group) -> None:
             _create(group, variable, (step_capacity(group),), (1,))
 
 
-def create_site(group: zarr.Group, variable: Variable, sizes: Mapping[str, int]) -> None:
+def create_site(
+    group: zarr.Group, variable: Variable, sizes: Mapping[str, int], codec: Codec = DEFAULT_CODEC
+) -> None:
     """Create the array of a site and the array of its checksums, as long as the step axis is.
 
     Args:
         group: A model's group.
         variable: The site.
         sizes: Size of every dimension of the site except ``step``.
+        codec: What its chunks are compressed with.
     """
     rows = group.attrs["chunk_rows"]
     capacity = step_capacity(group)
@@ -88,7 +92,7 @@ def create_site(group: zarr.Group, variable: Variable, sizes: Mapping[str, int])
     every = {STEP: capacity, **sizes}
     shape = tuple(every[name] for name in variable.dims)
     chunks = chunk_shape(variable, sizes, rows)
-    _create(group, variable, shape, chunks, codecs=activation_codecs())
+    _create(group, variable, shape, chunks, codecs=activation_codecs(codec))
     checksums = checksum_variable(variable)
     every[TOKEN_CHUNK] = token_chunks(sizes[TOKEN], rows)
     shape = tuple(every[name] for name in checksums.dims)

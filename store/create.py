@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy.typing as npt
 import zarr
 
 from .arrays import create_site, create_step_coordinates, create_table, member
+from .codec import DEFAULT_CODEC, Codec
 from .corpora import attributes_without, refuse_other
 from .depths import relative_depth
 from .errors import StoreError, UnknownNameError
@@ -31,6 +33,7 @@ from .schema import (
     PLACE_COORDINATES,
     STACKS,
     STEP,
+    TOKEN,
     TOKEN_COORDINATES,
     TOKEN_RATE,
     Variable,
@@ -63,10 +66,12 @@ class ArraySpec:
     Attributes:
         variable: The site's declaration.
         sizes: Size of each of its dimensions except ``step``.
+        attributes: Facts about the array, beside those of its declaration.
     """
 
     variable: Variable
     sizes: Mapping[str, int]
+    attributes: Mapping[str, JSON] = field(default_factory=dict)
 
 
 def create_model(
@@ -79,6 +84,7 @@ def create_model(
     attributes: Mapping[str, JSON],
     step_capacity: int = STEP_CAPACITY,
     stack: str | None = None,
+    codec: Codec = DEFAULT_CODEC,
 ) -> None:
     """Create a model's group over a corpus, or add the sites and layers it does not have yet.
 
@@ -95,6 +101,7 @@ def create_model(
             many blocks come before its layer 0, and with ``depth_blocks`` how many in all.
         step_capacity: Slots to create, and to grow by when they are full.
         stack: One of ``schema.STACKS``, for a model that has several.
+        codec: What the chunks of new arrays are compressed with; those that are there keep theirs.
 
     Raises:
         UnknownNameError: If there is no such corpus.
@@ -109,7 +116,8 @@ def create_model(
         raise StoreError(f"{stack!r} is no stack of a model: expected one of {', '.join(STACKS)}")
     n_tokens = _token_count(tokens)
     facts = {"model": model, **attributes}
-    facts.setdefault("chunk_rows", chunk_rows(_size(facts, "width"), n_tokens))
+    widest = max((_row_values(spec) for spec in arrays), default=0)
+    facts.setdefault("chunk_rows", chunk_rows(_size(facts, "width"), n_tokens, widest))
     path = "/".join(filter(None, (corpus, name, stack)))
 
     def change(root: zarr.Group) -> None:
@@ -141,7 +149,9 @@ def create_model(
         for spec in arrays:
             if spec.variable.name not in group:
                 own = {dim: depths.get(dim, size) for dim, size in spec.sizes.items()}
-                create_site(group, spec.variable, own)
+                create_site(group, spec.variable, own, codec)
+                if spec.attributes:
+                    member(group, spec.variable.name).update_attributes(dict(spec.attributes))
 
     repository.update(f"add model {path}", change)
 
@@ -197,6 +207,12 @@ def _former_digests(corpus: zarr.Group, facts: Mapping[str, JSON]) -> list[JSON]
     digests = corpus_digests(corpus)
     own = facts.get("corpus_sha256")
     return [one for one in digests[: digests.index(own)] if one != own] if own in digests else []
+
+
+def _row_values(spec: ArraySpec) -> int:
+    """Return how many values of one token a chunk of a site has."""
+    outer = (STEP, LAYER, BLOCK, TOKEN)
+    return math.prod(size for name, size in spec.sizes.items() if name not in outer)
 
 
 def _chunk_rows(group: zarr.Group) -> dict[str, JSON]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import google_crc32c
@@ -17,16 +17,17 @@ import numpy.typing as npt
 import zarr
 from numcodecs import blosc
 from zarr.buffer import default_buffer_prototype
-from zarr.buffer.cpu import Buffer
 from zarr.codecs import BloscCodec
 from zarr.core.metadata import ArrayV3Metadata
 from zarr.core.sync import sync
 
 from .arrays import member
+from .encoded import EncodedBytes, run_all
 from .errors import IncompleteError, InvalidBlockError, NonFiniteError
-from .held_layers import axis_labels
 from .layout import checksum, token_chunks
-from .schema import CHECKSUM_SUFFIX, TOKEN, Variable, depth_dimension, site_variable
+from .schema import CHECKSUM_SUFFIX, TOKEN, site_variable
+from .site_depths import site_depths
+from .undefined import undefined_tokens
 
 _SHUFFLES = {
     "noshuffle": blosc.NOSHUFFLE,
@@ -76,7 +77,7 @@ class SiteWriter:
         variable = site_variable(site)
         self.site = site
         self.dims = variable.dims[1:]
-        self._labels, self._depths = _depths(group, site, layers)
+        self._labels, self._depths = site_depths(group, site, layers)
         own = dict(zip(self.dims, array.shape[1:], strict=True))
         own |= {TOKEN: n_tokens} if n_tokens else {}
         own |= {self.dims[0]: len(self._labels)} if self._labels else {}
@@ -96,28 +97,31 @@ class SiteWriter:
         recorded = member(group, site + CHECKSUM_SUFFIX)
         deep = () if self._depth is None else (self._depth,)
         self.checksums = np.zeros((*deep, n_chunks), np.uint32)
-        self._written = np.arange(n_chunks) < self._held_chunks
+        self._written = np.zeros((self._depth or 1, n_chunks), bool)
+        self._written[:, : self._held_chunks] = True
         if self._held_chunks:
             held = np.asarray(recorded[slot])[..., : self._held_chunks]
             self.checksums[..., : self._held_chunks] = held[self._depths] if deep else held
 
-    def write(self, token_start: int, values: Floats, *, allow_nonfinite: bool) -> None:
-        """Store whole chunks of every layer or block.
+    def write(
+        self, token_start: int, values: Floats, *, allow_nonfinite: bool, depth: int = 0
+    ) -> None:
+        """Store whole chunks of every layer or block, or of some that follow each other.
 
         Args:
             token_start: First token of the rows, a multiple of the chunk's rows.
             values: The site's dimensions without ``step``, ``token`` narrowed to the rows.
             allow_nonfinite: Count NaN and infinity instead of refusing them.
+            depth: Index of the first layer or block of the values.
 
         Raises:
             InvalidBlockError: If the block does not fit, is misaligned, or was written before.
             NonFiniteError: If it holds NaN or infinity and they are not allowed.
         """
-        self._check_block(token_start, values)
-        self._count_nonfinite(token_start, values, allow_nonfinite=allow_nonfinite)
-        sync(self._store_chunks(token_start // self._rows, values))
-        last = -(-(token_start + values.shape[self._token_axis]) // self._rows)
-        self._written[token_start // self._rows : last] = True
+        self._check_block(token_start, values, depth)
+        self._count_nonfinite(token_start, values, depth, allow_nonfinite=allow_nonfinite)
+        sync(self._store_chunks(token_start // self._rows, values, depth))
+        self._written[self._place(token_start, values, depth)] = True
 
     def require_complete(self) -> None:
         """Make sure that every chunk was written.
@@ -125,12 +129,13 @@ class SiteWriter:
         Raises:
             IncompleteError: Otherwise, naming the first rows that are missing.
         """
-        (missing,) = np.nonzero(~self._written)
+        (missing,) = np.nonzero(~self._written.all(axis=0))
         if len(missing):
             first = int(missing[0]) * self._rows
             stop = min(first + self._rows, self.shape[self._token_axis])
+            total = self._written.shape[1]
             raise IncompleteError(
-                f"{self._where} cannot be committed: {len(missing)} of {len(self._written)} chunks"
+                f"{self._where} cannot be committed: {len(missing)} of {total} chunks"
                 f" of {self.site} were not written, the first one of tokens {first} to {stop - 1}."
                 " Write every block, then commit"
             )
@@ -154,18 +159,28 @@ class SiteWriter:
         sync(self._copy(group))
         self._group = group
 
-    def _check_block(self, token_start: int, values: Floats) -> None:
-        problem = self._misfit(token_start, values)
+    def _place(self, token_start: int, values: Floats, depth: int) -> tuple[slice, slice]:
+        """Return which depths and chunks a block is of."""
+        depths = slice(None)
+        if self._depth is not None:
+            depths = slice(depth, depth + values.shape[0])
+        stop = token_start + values.shape[self._token_axis]
+        return depths, slice(token_start // self._rows, -(-stop // self._rows))
+
+    def _check_block(self, token_start: int, values: Floats, depth: int) -> None:
+        problem = self._misfit(token_start, values, depth)
         if problem:
             raise InvalidBlockError(f"block of {self.site} for {self._where}: {problem}")
 
-    def _misfit(self, token_start: int, values: Floats) -> str | None:
+    def _misfit(self, token_start: int, values: Floats, depth: int) -> str | None:
         n_tokens = self.shape[self._token_axis]
         expected = list(self.shape)
         if values.dtype != np.float32:
             return f"expected float32 values, got {values.dtype}; convert them, losslessly if so"
         if values.ndim == len(expected):
             expected[self._token_axis] = values.shape[self._token_axis]
+            if self._depth is not None and 0 < values.shape[0] <= self._depth - depth:
+                expected[0] = values.shape[0]
         if list(values.shape) != expected:
             return f"expected the shape {self.dims} = {self.shape}, any token, got {values.shape}"
         stop = token_start + expected[self._token_axis]
@@ -176,17 +191,20 @@ class SiteWriter:
                 f"tokens {token_start} to {stop - 1} cut chunks of {self._rows} tokens in two;"
                 f" start at a multiple of {self._rows} and end at one, or at {n_tokens}"
             )
-        if self._written[token_start // self._rows : -(-stop // self._rows)].any():
+        if self._written[self._place(token_start, values, depth)].any():
             return f"tokens {token_start} to {stop - 1} were written before"
         return None
 
-    def _count_nonfinite(self, token_start: int, values: Floats, *, allow_nonfinite: bool) -> None:
+    def _count_nonfinite(
+        self, token_start: int, values: Floats, first: int, *, allow_nonfinite: bool
+    ) -> None:
         layers = values if self._depth is not None else values[np.newaxis]
-        for depth, layer in enumerate(layers):
+        for depth, layer in enumerate(layers, first):
             finite = np.isfinite(layer)
             if self._undefined is not None:
                 # The rows of such a site are single numbers: its token axis is the last one.
-                finite |= self._undefined[token_start : token_start + layer.shape[-1]]
+                undefined = self._undefined[token_start : token_start + layer.shape[-1]]
+                finite |= undefined & np.isnan(layer)
             if finite.all():
                 continue
             count = int(layer.size - np.count_nonzero(finite))
@@ -195,7 +213,7 @@ class SiteWriter:
                 raise NonFiniteError(self.site, label, count, self._where)
             self.nonfinite += count
 
-    async def _store_chunks(self, first_chunk: int, values: Floats) -> None:
+    async def _store_chunks(self, first_chunk: int, values: Floats, first: int) -> None:
         encoding = asyncio.Semaphore(ENCODED_AT_ONCE)
         storing = asyncio.Semaphore(STORED_AT_ONCE)
         store = self._group.store
@@ -206,19 +224,24 @@ class SiteWriter:
                     encoded, digest = await asyncio.to_thread(self._encode, part)
                 self.checksums[(chunk,) if depth is None else (depth, chunk)] = digest
                 self.stored_bytes += len(encoded)
-                await store.set(self._key(depth, chunk), _Encoded(encoded))
+                await store.set(self._key(depth, chunk), EncodedBytes(encoded))
 
-        await _all(put(*part) for part in self._parts(first_chunk, values))
+        await run_all(put(*part) for part in self._parts(first_chunk, values, first))
 
-    def _parts(self, first_chunk: int, values: Floats) -> Iterator[tuple[int | None, int, Floats]]:
+    def _parts(
+        self, first_chunk: int, values: Floats, first: int
+    ) -> Iterator[tuple[int | None, int, Floats]]:
         """Cut a block into views of single chunks."""
         starts = range(0, values.shape[self._token_axis], self._rows)
-        depths = (None,) if self._depth is None else range(self._depth)
+        depths = (None,) if self._depth is None else range(len(values))
         for (number, start), depth in itertools.product(enumerate(starts), depths):
             window = [slice(None)] * values.ndim
             window[self._token_axis] = slice(start, start + self._rows)
             part = values[tuple(window)]
-            yield depth, first_chunk + number, part if depth is None else part[depth]
+            if depth is None:
+                yield None, first_chunk + number, part
+            else:
+                yield first + depth, first_chunk + number, part[depth]
 
     def _encode(self, part: Floats) -> tuple[bytes, int]:
         """Encode a chunk as the array's codecs do; the padding of the last one is fill values."""
@@ -258,69 +281,12 @@ class SiteWriter:
                 assert encoded is not None
                 await target.set(key, encoded)
 
-        depths = (None,) if self._depth is None else range(self._depth)
-        written = self._held_chunks + np.flatnonzero(self._written[self._held_chunks :])
-        await _all(copy(self._key(*place)) for place in itertools.product(depths, written.tolist()))
-
-
-def _depths(
-    group: zarr.Group, site: str, layers: Sequence[int] | None
-) -> tuple[list[int], list[int]]:
-    """Return the labels of the layers to be written, and where each lies; nothing without any."""
-    dim = depth_dimension(site)
-    if dim is None:
-        return [], []
-    labels = axis_labels(group.attrs.asdict())[dim]
-    wanted = list(labels if layers is None else layers)
-    return wanted, [labels.index(label) for label in wanted]
-
-
-class _Encoded(Buffer):
-    """Bytes that are handed to the store as they are, where zarr's own buffer copies them."""
-
-    def __init__(self, encoded: bytes) -> None:
-        super().__init__(np.frombuffer(encoded, np.uint8))
-        self._encoded = encoded
-
-    def to_bytes(self) -> bytes:
-        """Return the bytes themselves."""
-        return self._encoded
-
-
-async def _all(operations: Iterable[Coroutine[None, None, None]]) -> None:
-    """Run operations side by side; the first failure stops the others and is raised as it is."""
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            for operation in operations:
-                tasks.create_task(operation)
-    except BaseExceptionGroup as failures:
-        raise failures.exceptions[0] from None
-
-
-def erase(group: zarr.Group, site: str, slot: int, layers: Sequence[int] | None = None) -> None:
-    """Remove chunks of one step of a site from the present; the history keeps them.
-
-    Args:
-        group: The model's group.
-        site: Name of the array.
-        slot: Index on the step axis.
-        layers: Layers or blocks to remove, all by default.
-    """
-    array, recorded = member(group, site), member(group, site + CHECKSUM_SUFFIX)
-    if layers is None:
-        sync(array.store.delete_dir(f"{array.path}/c/{slot}"))
-        recorded[slot] = 0
-        return
-    for depth in _depths(group, site, layers)[1]:
-        sync(array.store.delete_dir(f"{array.path}/c/{slot}/{depth}"))
-        recorded[slot, depth] = 0
-
-
-def undefined_tokens(group: zarr.Group, variable: Variable) -> npt.NDArray[np.bool_] | None:
-    """Tell at which tokens a site is NaN by definition, None for nowhere."""
-    if not variable.first_position:
-        return None
-    return np.asarray(member(group, "position")[:]) < variable.first_position
+        written = np.argwhere(self._written[:, self._held_chunks :]).tolist()
+        deep = self._depth is not None
+        keys = [
+            self._key(one if deep else None, self._held_chunks + chunk) for one, chunk in written
+        ]
+        await run_all(copy(key) for key in keys)
 
 
 def _blosc_of(array: zarr.Array[ArrayV3Metadata]) -> dict[str, Any]:

@@ -9,9 +9,9 @@ import numpy.typing as npt
 import zarr
 
 from .chunks import ActivationArray
-from .encode import undefined_tokens
 from .schema import site_variable
 from .slots import Reservation
+from .undefined import undefined_tokens
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,6 @@ def held_rows(
     finite = np.isfinite(values)
     undefined = undefined_tokens(group, site_variable(site))
     if undefined is not None:
-        finite |= undefined[start:held]
+        finite |= undefined[start:held] & np.isnan(values)
     sizes = [array.encoded_bytes(reservation.slot, depth, chunk) for depth in depths if rest]
     return HeldRows(values, int(np.count_nonzero(~finite)), sum(sizes))

@@ -18,12 +18,12 @@ from .arrays import member, step_capacity
 from .cells import read_texts
 from .claims import claim_slot
 from .columns import Column, read_columns
-from .encode import erase
 from .errors import StoreError, UnknownNameError
 from .history import history
 from .listing import list_groups
 from .repository import Repository
 from .schema import SITES, STEP, STEP_COORDINATES, is_site
+from .site_depths import erase
 from .slots import FREE, model_group
 
 MARGIN: Final = timedelta(days=1)

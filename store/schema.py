@@ -97,6 +97,8 @@ def _named(*variables: Variable) -> dict[str, Variable]:
     return {variable.name: variable for variable in variables}
 
 
+PROBABILITIES: Final = "attention_probability"
+
 # Activations ----------------------------------------------------------------------------
 # One array a site; rows of padding are never stored; float32 whatever the source dtype.
 SITES: Final[dict[str, Variable]] = _named(
@@ -183,7 +185,7 @@ SITES: Final[dict[str, Variable]] = _named(
         "1",
     ),
     Variable(
-        "attention_probability",
+        PROBABILITIES,
         (STEP, BLOCK, HEAD, TOKEN, KEY_POSITION),
         "float32",
         "attention probabilities of the row by position of the key, 0 where it is not visible",
@@ -193,7 +195,8 @@ SITES: Final[dict[str, Variable]] = _named(
         "token_loss",
         (STEP, TOKEN),
         "float32",
-        "negative log-likelihood of the token given those before it, NaN for the first one",
+        "negative log-likelihood of the token given those before it, NaN for the first one; of"
+        " encoders that of each token that was masked, given all that were not, NaN for others",
         "nat",
         first_position=1,
     ),

@@ -14,7 +14,7 @@ import zarr
 
 from .cells import read_texts
 from .completion import completed, counted, write_coordinates, write_layers
-from .encode import SiteWriter, erase
+from .encode import SiteWriter
 from .errors import (
     ConflictError,
     InvalidBlockError,
@@ -27,6 +27,7 @@ from .held_rows import HeldRows, held_rows
 from .identity import JSON
 from .repository import Repository
 from .request import Request
+from .site_depths import erase
 from .slots import Reservation, give_back, model_group, renew, require_held
 from .translation import translated
 from .writers import disown
@@ -100,8 +101,10 @@ class StepWriter:
     ) -> None:
         self.abandon()
 
-    def write_block(self, site: str, token_start: int, values: npt.NDArray[np.float32]) -> None:
-        """Store the rows of whole chunks of one site, for every layer or block at once.
+    def write_block(
+        self, site: str, token_start: int, values: npt.NDArray[np.float32], *, depth: int = 0
+    ) -> None:
+        """Store the rows of whole chunks of one site, for every layer or block, or for some.
 
         Args:
             site: One of :attr:`sites`.
@@ -109,6 +112,7 @@ class StepWriter:
             values: The site's dimensions without ``step``, layers or blocks narrowed to those of
                 :attr:`layers`, ``token`` to the rows: a
                 multiple of :attr:`chunk_rows`, or up to the last token.
+            depth: Index of the first layer or block of the values.
 
         Raises:
             InvalidBlockError: If the block does not fit, is misaligned, or was written before.
@@ -125,7 +129,9 @@ class StepWriter:
                 f"tokens from {token_start} of {site} are stored: start with held_rows() of it"
             )
         with translated(self._repository.location, needed=values.nbytes):
-            self._writers[site].write(token_start, values, allow_nonfinite=self._allow_nonfinite)
+            self._writers[site].write(
+                token_start, values, allow_nonfinite=self._allow_nonfinite, depth=depth
+            )
 
     def held_rows(self, site: str, *, whole: bool = False) -> npt.NDArray[np.float32]:
         """Return the rows that are stored, by default of the chunk in which the new tokens begin.

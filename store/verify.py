@@ -15,7 +15,6 @@ import numpy.typing as npt
 from .arrays import member, step_capacity
 from .chunks import ActivationArray
 from .columns import Column, read_columns
-from .encode import undefined_tokens
 from .errors import CorruptChunkError, MissingChunkError, StoreError, TruncatedChunkError
 from .extent import token_counts
 from .layout import checksum, token_chunks
@@ -35,6 +34,7 @@ from .schema import (
 )
 from .token_digests import wrong_columns, wrong_tokens
 from .translation import first_line
+from .undefined import undefined_tokens
 from .verify_corpora import wrong_texts
 
 Kind = Literal["missing", "truncated", "corrupt", "nonfinite"]
@@ -72,7 +72,7 @@ class Finding:
 class _Layer:
     """The chunks of one step and depth of a site, and the checksums recorded for them.
 
-    Some sites are NaN by definition at the tokens that are ``undefined``.
+    Some sites may be NaN by definition at the tokens that are ``undefined``.
     """
 
     array: ActivationArray
@@ -167,7 +167,7 @@ def _check(layer: _Layer) -> tuple[list[Finding], int]:
             continue
         finite = np.isfinite(values)
         if layer.undefined is not None:
-            finite |= layer.undefined[start:stop]
+            finite |= layer.undefined[start:stop] & np.isnan(values)
         nonfinite += int(np.count_nonzero(~finite))
         if (found := checksum(values)) != recorded:
             detail = f"values have CRC-32C {found:08x}, {recorded:08x} was recorded when written"

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from flows.capture.masks import NO_TARGET, Masks
 from flows.capture.running import text_inputs
 from flows.capture.tokens import Tokens
 
@@ -162,7 +163,25 @@ def _pad(tokens: Tokens, sequences: NDArray[np.int64], padding_id: int) -> Batch
     token_ids[present] = tokens.token_id[_ranges(tokens.offsets, sequences)]
     mask = torch.from_numpy(present.astype(np.int64))
     inputs = text_inputs(torch.from_numpy(token_ids), mask)
+    if tokens.masks is not None:
+        inputs |= _hide(token_ids, present, tokens.masks, sequences, tokens.offsets)
     return make_batch(tokens, sequences, present, inputs)
+
+
+def _hide(
+    token_ids: NDArray[np.int64],
+    present: NDArray[np.bool_],
+    masks: Masks,
+    sequences: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+) -> dict[str, Tensor]:
+    """Return the ids with masked tokens, and beside them what those had been."""
+    hidden = np.zeros_like(present)
+    hidden[present] = masks.hidden[_ranges(offsets, sequences)]
+    return {
+        "input_ids": torch.from_numpy(np.where(hidden, masks.mask_id, token_ids)),
+        "labels": torch.from_numpy(np.where(hidden, token_ids, NO_TARGET)),
+    }
 
 
 def _ranges(offsets: NDArray[np.int64], sequences: NDArray[np.int64]) -> NDArray[np.int64]:

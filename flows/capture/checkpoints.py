@@ -41,6 +41,7 @@ class Checkpoint:
         gguf: Name of the GGUF file in the directory that holds weights, config and tokenizer.
         random: How weights are drawn, None when they are read.
         hub: Where on the Hub it is, None when it is here; it has no directory then.
+        trusted: Whether Python code that comes with it may run.
     """
 
     source: str
@@ -51,6 +52,7 @@ class Checkpoint:
     gguf: str | None = None
     random: RandomWeights | None = None
     hub: HubRevision | None = None
+    trusted: bool = False
 
     @property
     def place(self) -> str:
@@ -84,6 +86,7 @@ def find_checkpoints(
     name: str | None = None,
     seed: int = 0,
     table: Mapping[str, int] = _NO_TABLE,
+    trusted: bool = False,
 ) -> list[Checkpoint]:
     """Find the checkpoints of a source, sorted by step; see :func:`find_present`.
 
@@ -91,7 +94,9 @@ def find_checkpoints(
         CheckpointError: If there is no checkpoint.
         UnknownStepError: If one of the wanted steps is not there.
     """
-    found, gaps = find_present(source, steps=steps, name=name, seed=seed, table=table)
+    found, gaps = find_present(
+        source, steps=steps, name=name, seed=seed, table=table, trusted=trusted
+    )
     if gaps:
         raise UnknownStepError(gaps[0].problem)
     return found
@@ -104,6 +109,7 @@ def find_present(
     name: str | None = None,
     seed: int = 0,
     table: Mapping[str, int] = _NO_TABLE,
+    trusted: bool = False,
 ) -> tuple[list[Checkpoint], list[Gap]]:
     """Find those checkpoints of a source that are there, sorted by step, and what is not.
 
@@ -124,6 +130,7 @@ def find_present(
         seed: Seed of an untrained model whose source names none.
         table: Steps of folders, revisions or repositories by name, where the name alone says
             none or another one.
+        trusted: Whether Python code that comes with them may run.
 
     Raises:
         CheckpointError: If there is no checkpoint.
@@ -137,8 +144,9 @@ def find_present(
         ]
     else:
         found = _local(source, Path(source).expanduser(), table)
-    if name is not None:
-        found = [replace(checkpoint, model=name) for checkpoint in found]
+    found = [
+        replace(checkpoint, model=name or checkpoint.model, trusted=trusted) for checkpoint in found
+    ]
     return _with_steps(found, steps)
 
 

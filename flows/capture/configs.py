@@ -44,7 +44,7 @@ def load_config(checkpoint: Checkpoint) -> PreTrainedConfig:
             assert directory is not None
             config = AutoConfig.from_pretrained(
                 directory,
-                trust_remote_code=False,
+                trust_remote_code=checkpoint.trusted,
                 local_files_only=True,
                 **({"gguf_file": checkpoint.gguf} if checkpoint.gguf else {}),
             )
@@ -96,8 +96,9 @@ def _config_problem(checkpoint: Checkpoint, error: Exception) -> str:
         return f"{checkpoint.source}: {name!r} is neither a folder nor a known model type{near}"
     if "trust_remote_code" in str(error):
         return (
-            f"{checkpoint.source} needs Python code that comes with it, which is never run: "
-            "expected a model that transformers knows"
+            f"{checkpoint.source} needs Python code that comes with it, which is not run unless "
+            "asked for: read the code, then allow it with --trust-remote-code, or expect a model "
+            "that transformers knows"
         )
     return f"the config of {checkpoint.source} cannot be used: {first_line(error)}"
 

@@ -16,7 +16,9 @@ def with_metadata(checkpoint: Checkpoint) -> Checkpoint:
     """
     if checkpoint.hub is None:
         return checkpoint
-    return replace(checkpoint, directory=hub.metadata_folder(checkpoint.hub))
+    return replace(
+        checkpoint, directory=hub.metadata_folder(checkpoint.hub, code=checkpoint.trusted)
+    )
 
 
 def with_weights(checkpoint: Checkpoint) -> Checkpoint:
@@ -27,7 +29,9 @@ def with_weights(checkpoint: Checkpoint) -> Checkpoint:
     """
     if checkpoint.hub is None:
         return checkpoint
-    return replace(checkpoint, directory=hub.weights_folder(checkpoint.hub))
+    return replace(
+        checkpoint, directory=hub.weights_folder(checkpoint.hub, code=checkpoint.trusted)
+    )
 
 
 def release(checkpoint: Checkpoint) -> None:

@@ -17,6 +17,7 @@ from flows.capture.integrity import (
     CONFIG_FILE,
     check_config,
     check_gguf,
+    code_files,
     file_sha256,
     read_json,
     tokenizer_files,
@@ -33,7 +34,8 @@ class Fingerprint:
     Attributes:
         weights_sha256: SHA-256 over the names and digests of all weight files.
         files: SHA-256 of each weight file by name.
-        config_sha256: SHA-256 of the config entries that may change what the model computes.
+        config_sha256: SHA-256 of the config entries that may change what the model computes, and
+            of the code that comes with it, where that is trusted.
         tokenizer_sha256: SHA-256 over the tokenizer's files, None without a tokenizer.
     """
 
@@ -69,7 +71,7 @@ def fingerprint(checkpoint: Checkpoint, *, digest: Digest = file_sha256) -> Fing
     return Fingerprint(
         weights_sha256=_joined(files),
         files=files,
-        config_sha256=_config_sha256(read_json(directory / CONFIG_FILE)),
+        config_sha256=_config_and_code(checkpoint, directory, digest),
         tokenizer_sha256=_tokenizer_sha256(directory, digest),
     )
 
@@ -97,6 +99,14 @@ def _random_fingerprint(checkpoint: Checkpoint) -> Fingerprint:
 def _tokenizer_sha256(directory: Path, digest: Digest) -> str | None:
     files = {file.name: digest(file) for file in tokenizer_files(directory)}
     return _joined(files) if files else None
+
+
+def _config_and_code(checkpoint: Checkpoint, directory: Path, digest: Digest) -> str:
+    config = _config_sha256(read_json(directory / CONFIG_FILE))
+    code = code_files(directory) if checkpoint.trusted else []
+    if not code:
+        return config
+    return _joined({CONFIG_FILE: config} | {file.name: digest(file) for file in code})
 
 
 def _config_sha256(config: Mapping[str, object]) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -17,9 +18,11 @@ from flows.capture.batches import windows
 from flows.capture.configs import longest_input
 from flows.capture.errors import InputError, NonFiniteActivationError
 from flows.capture.items import ItemTokens
+from flows.capture.parts import TOKEN_LOSS, Part
 from flows.capture.rounding import FULL_PRECISION, Precision
 from flows.capture.rows import Blocks, RowBlock, Staging
-from flows.capture.sites import SiteShape, site_of, site_shapes
+from flows.capture.shapes import KEY_POSITION, SiteShape
+from flows.capture.sites import site_of
 from flows.capture.tokens import Tokens
 from flows.capture.weights import LoadedModel
 from flows.capture.window import Budget, Target, run_window
@@ -68,7 +71,8 @@ def capture(
         progress: Called with the number of tokens of each batch once it was run.
 
     Returns:
-        Blocks whose arrays belong to the caller.
+        Blocks whose arrays belong to the caller. Sites that need a pass of their own come in blocks
+        of their own after those of the others (`Part.passes`).
 
     Raises:
         InputError: If the tokens are not for this model.
@@ -76,28 +80,30 @@ def capture(
         NonFiniteActivationError: While iterating, unless allowed.
     """
     part = Part(loaded, tokens, sites, block_rows, layers, precision)
-    return capture_stacks([part], batch_tokens, allow_nonfinite, progress)
+    passes = [
+        capture_stacks([one], batch_tokens, allow_nonfinite, progress) for one in part.passes()
+    ]
+    return chain.from_iterable(passes)
 
 
-@dataclass(frozen=True)
-class Part:
-    """What is captured of one stack.
+def capture_whole(part: Part, *, batch_tokens: int | None = None) -> dict[str, NDArray[np.float32]]:
+    """Return the values of all rows at once, whatever they are, for a few sequences.
 
-    Attributes:
-        loaded: The model, with the stack chosen.
-        tokens: What the stack is shown, or the rows that it makes of it.
-        sites: Names of the sites to capture.
-        block_rows: Every block starts at a multiple of this, and only the last is smaller.
-        layers: Layers that are captured, and blocks by the layers they give; all when None.
-        precision: Dtype to whose values activations are rounded on the model's device.
+    Args:
+        part: What is captured.
+        batch_tokens: As for `capture`.
+
+    Returns:
+        Site → values with the site's dimensions but step.
     """
-
-    loaded: LoadedModel
-    tokens: Tokens
-    sites: Sequence[str]
-    block_rows: int
-    layers: Sequence[int] | None = None
-    precision: Precision = FULL_PRECISION
+    whole: dict[str, NDArray[np.float32]] = {}
+    for one in replace(part, block_rows=part.tokens.n_rows).passes():
+        (block,) = capture_stacks([one], batch_tokens, allow_nonfinite=True)
+        for site, values in block.values.items():
+            # Several passes capture one group of blocks each.
+            former = [whole[site]] if site in whole else []
+            whole[site] = np.concatenate([*former, values]) if former else values
+    return whole
 
 
 def capture_stacks(
@@ -116,10 +122,13 @@ def capture_stacks(
         progress: As for `capture`, with the tokens of all stacks.
     """
     first = parts[0]
-    shapes = [site_shapes(part.loaded.stack, part.sites, part.layers) for part in parts]
+    shapes = [part.shapes() for part in parts]
     if not isinstance(first.tokens, ItemTokens):
         _check_tokens(first.loaded, first.tokens)
-    budget = Budget(batch_tokens or batch_size(first.loaded, first.sites))
+    size = batch_tokens or batch_size(first.loaded, first.sites)
+    if any(KEY_POSITION in shape.sizes for own in shapes for shape in own):
+        size = max(1, min(size, _WINDOW_BYTES // sum(map(_row_bytes, shapes))))
+    budget = Budget(size)
     return _row_blocks(parts, shapes, budget, allow_nonfinite, progress)
 
 
@@ -142,7 +151,7 @@ def _row_blocks(
         for _ in range(2 if on_gpu else 1)
     ]
     blocks = [
-        Blocks(own, part.tokens.n_rows, part.block_rows, number)
+        Blocks(own, part.tokens.n_rows, part.block_rows, number, part.first)
         for number, (part, own) in enumerate(pairs)
     ]
     waiting: deque[Sequence[Target]] = deque()
@@ -169,7 +178,8 @@ def _taken(target: Target, *, allow_nonfinite: bool) -> tuple[NDArray[np.int64],
     rows, values = target.staging.take()
     if not allow_nonfinite:
         positions = target.tokens.coordinates()["position"].astype(np.int32)
-        _check_finite(values, positions[rows])
+        masked = target.tokens.masks is not None
+        _check_finite(values, positions[rows], masked=masked)
     return rows, values
 
 
@@ -180,7 +190,7 @@ def _rows_within(tokens: Tokens, window: range) -> int:
 def batch_size(loaded: LoadedModel, sites: Sequence[str]) -> int:
     """Return the size of a batch in tokens, padding included, where none is given."""
     size = _BATCH_TOKENS.get(loaded.device.type, _BATCH_TOKENS_ELSEWHERE)
-    if "token_loss" not in sites:
+    if TOKEN_LOSS not in sites:
         return size
     vocabulary = int(loaded.model.config.get_text_config().vocab_size)
     return max(1, min(size, _LOGIT_BYTES // (4 * vocabulary)))
@@ -220,9 +230,14 @@ def _check_tokens(loaded: LoadedModel, tokens: Tokens) -> None:
         )
 
 
-def _check_finite(values: Mapping[str, Tensor], positions: NDArray[np.int32]) -> None:
+def _check_finite(
+    values: Mapping[str, Tensor], positions: NDArray[np.int32], *, masked: bool
+) -> None:
     for name, staged in values.items():
         first = site_of(name).first_position
+        if masked:
+            # There is no loss of what was not masked; a loss that is no number is infinite here.
+            staged = staged.nan_to_num(nan=0.0, posinf=torch.inf)
         defined = staged[:, torch.from_numpy(positions >= first)] if first else staged
         # A sum is finite only if all its terms are; it is one pass without a temporary.
         sums = defined.flatten(1).sum(dim=1)

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flows.capture.errors import ReplayError
-from flows.capture.forward import capture
+from flows.capture.forward import capture_whole
+from flows.capture.parts import Part
 from flows.capture.rounding import FULL_PRECISION, Precision
 from flows.capture.sites import site_of
 from flows.capture.tokens import Tokens
@@ -29,6 +30,7 @@ def replay(
     *,
     layers: Sequence[int] | None = None,
     precision: Precision = FULL_PRECISION,
+    key_positions: int | None = None,
 ) -> dict[int, Values]:
     """Run sequences alone, one after the other.
 
@@ -39,6 +41,7 @@ def replay(
         sites: Names of the sites to capture.
         layers: Layers to capture, all when None.
         precision: Dtype to whose values activations are rounded.
+        key_positions: Keys of a row of probabilities; those of the longest sequence when None.
 
     Returns:
         Sequence → site → values with the site's dimensions but step, token narrowed to it.
@@ -46,16 +49,9 @@ def replay(
     alone: dict[int, Values] = {}
     for sequence in sequences:
         own = tokens.select([sequence])
-        (block,) = capture(
-            loaded,
-            own,
-            sites,
-            block_rows=own.n_rows,
-            layers=layers,
-            allow_nonfinite=True,
-            precision=precision,
-        )
-        alone[sequence] = block.values
+        keys = tokens.longest if key_positions is None else key_positions
+        part = Part(loaded, own, sites, own.n_rows, layers, precision, keys)
+        alone[sequence] = capture_whole(part)
     return alone
 
 
@@ -93,10 +89,25 @@ def deviations(
     return relative
 
 
-def check_batching(loaded: LoadedModel, tokens: Tokens, sites: Sequence[str]) -> float:
-    """Check that a padded batch gives the rows that its sequences give alone.
+def check_batching(
+    loaded: LoadedModel,
+    tokens: Tokens,
+    sites: Sequence[str],
+    *,
+    layers: Sequence[int] | None = None,
+    batch_tokens: int | None = None,
+) -> float:
+    """Check that a batch of several sequences gives the rows that they give alone.
 
-    The shortest, the middle and the longest sequence are run together and alone.
+    The shortest, the middle and the longest sequence are run together, padded as any batch is,
+    and alone. Values are compared before they are rounded to another precision.
+
+    Args:
+        loaded: The model.
+        tokens: Tokens of the corpus.
+        sites: Names of the sites to compare.
+        layers: Layers to compare, all when None.
+        batch_tokens: Largest size of a batch; all three in one when None.
 
     Returns:
         The largest deviation found.
@@ -108,27 +119,29 @@ def check_batching(loaded: LoadedModel, tokens: Tokens, sites: Sequence[str]) ->
     order = order[np.diff(tokens.row_offsets)[order] > 0]
     chosen = sorted({int(order[0]), int(order[len(order) // 2]), int(order[-1])})
     together = tokens.select(chosen)
-    (block,) = capture(
-        loaded,
-        together,
-        sites,
-        block_rows=together.n_rows,
-        batch_tokens=len(chosen) * int(together.lengths.max()),
-        allow_nonfinite=True,
-    )
+    keys = together.longest
+    part = Part(loaded, together, sites, together.n_rows, layers, key_positions=keys)
+    batch = capture_whole(part, batch_tokens=batch_tokens or len(chosen) * keys)
     limit = TOLERANCE.get(loaded.source_dtype, max(TOLERANCE.values()))
     worst = 0.0
-    for number, (sequence, alone) in enumerate(replay(loaded, tokens, chosen, sites).items()):
+    for number, (sequence, alone) in enumerate(
+        replay(loaded, tokens, chosen, sites, layers=layers, key_positions=keys).items()
+    ):
         rows = together.sequence_rows(number)
         for site, expected in alone.items():
             axis = site_of(site).dims.index("token")
-            got = block.values[site][(slice(None),) * axis + (rows,)]
+            got = batch[site][(slice(None),) * axis + (rows,)]
             found = deviation(site, got, expected)
             if not found <= limit:
-                raise ReplayError(
-                    f"{site} of sequence {sequence} differs by {found:.1e} of the row's norm "
-                    f"between a batch and the sequence alone: expected at most {limit:.0e} in "
-                    f"{loaded.source_dtype}; {loaded.model_type} may not honour the attention mask"
-                )
+                raise ReplayError(_differs(loaded, site, sequence, found, limit))
             worst = max(worst, found)
     return worst
+
+
+def _differs(loaded: LoadedModel, site: str, sequence: int, found: float, limit: float) -> str:
+    return (
+        f"{site} of sequence {sequence} differs by {found:.1e} of the row's norm between a batch "
+        f"and the sequence alone: expected at most {limit:.0e} in {loaded.source_dtype}; "
+        f"{loaded.model_type} may not honour the attention mask. Run each sequence alone with "
+        "--batch-tokens 1" + ("" if loaded.source_dtype == "float32" else ", or --dtype float32")
+    )

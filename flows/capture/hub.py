@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from flows.capture.errors import CheckpointError
 from flows.capture.hub_client import ask_hub
 from flows.capture.integrity import (
+    CODE_SUFFIX,
     CONFIG_FILE,
     INDEX_SUFFIX,
     PROCESSOR_FILES,
@@ -101,21 +102,34 @@ def find_revisions(
     return [_named(repo, wanted, commit, commits)]
 
 
-def metadata_folder(revision: HubRevision) -> Path:
-    """Fetch the config and the tokenizer of a revision, and return the folder they are in."""
-    names = [name for name in _digests(revision) if name in _METADATA]
+def metadata_folder(revision: HubRevision, *, code: bool = False) -> Path:
+    """Fetch the config and the tokenizer of a revision, and return the folder they are in.
+
+    Args:
+        revision: Which one.
+        code: Whether Python code that comes with it is fetched, too.
+    """
+    names = [
+        name
+        for name in _digests(revision)
+        if name in _METADATA or (code and name.endswith(CODE_SUFFIX))
+    ]
     return _fetch(revision, names)
 
 
-def weights_folder(revision: HubRevision) -> Path:
+def weights_folder(revision: HubRevision, *, code: bool = False) -> Path:
     """Fetch all that is needed to run a revision, and return the folder it is in.
 
     A download that was cut short goes on where it ended.
 
+    Args:
+        revision: Which one.
+        code: Whether Python code that comes with it is fetched, too.
+
     Raises:
         CheckpointError: If the revision has no weights, or the network is lost for good.
     """
-    metadata_folder(revision)
+    metadata_folder(revision, code=code)
     return _fetch(revision, _weight_names(revision))
 
 

@@ -33,6 +33,8 @@ TOKENIZER_FILES: Final = (
 )
 """Files from which a tokenizer is built; at least one is there when a folder has one."""
 
+CODE_SUFFIX: Final = ".py"
+
 PROCESSOR_FILES: Final = ("preprocessor_config.json", "processor_config.json")
 """Files that say how images or sounds are prepared."""
 
@@ -175,6 +177,13 @@ def _check_safetensors(file: Path) -> None:
 def tokenizer_files(directory: Path) -> list[Path]:
     """Return the files of a folder's tokenizer, none if it has no tokenizer."""
     return [directory / name for name in TOKENIZER_FILES if (directory / name).is_file()]
+
+
+def code_files(directory: Path) -> list[Path]:
+    """Return the files of Python code that a folder's config asks for, none if it asks for none."""
+    if "auto_map" not in read_json(directory / CONFIG_FILE):
+        return []
+    return sorted(directory.glob(f"*{CODE_SUFFIX}"))
 
 
 def file_sha256(file: Path) -> str:

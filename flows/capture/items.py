@@ -56,6 +56,11 @@ class ItemTokens(Tokens):
     positions: NDArray[np.int64]
     places: Mapping[str, NDArray[np.generic]]
 
+    @property
+    def longest(self) -> int:
+        """Number of positions that are computed for the item of the most."""
+        return int(self.positions.max())
+
     def select(self, sequences: Sequence[int]) -> ItemTokens:
         """Return some sequences alone, numbered anew."""
         rows = np.concatenate([np.r_[self.sequence_tokens(sequence)] for sequence in sequences])

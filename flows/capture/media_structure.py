@@ -168,7 +168,7 @@ def _stack(
         causal=False,
         root=root,
         decoder_start=None,
-        predicts_next=False,
+        predicts=None,
         sublayers=find_sublayers(root, probe, blocks, rows) if has_values else None,
         attention=find_attention(root, probe, blocks, n_blocks, rows) if has_values else None,
         entry=found.modules[0] if first else None,

@@ -51,7 +51,7 @@ class Picked:
                 f"sequences of {positions} positions"
             )
         kept = self._on(values.device, self._batch.kept)
-        direct = flat.dtype == goal.dtype and flat.device == goal.device
+        direct = flat.dtype == goal.dtype and flat.device == goal.device and goal.is_contiguous()
         if direct and precision == FULL_PRECISION:
             torch.index_select(flat, 0, kept, out=goal)
         else:

@@ -64,7 +64,10 @@ def image_processor(
                 _default_image_processor(config)
                 if directory is None
                 else AutoImageProcessor.from_pretrained(
-                    directory, backend="pil", trust_remote_code=False, local_files_only=True
+                    directory,
+                    backend="pil",
+                    trust_remote_code=checkpoint.trusted,
+                    local_files_only=True,
                 )
             )
         except Exception as error:
@@ -91,7 +94,7 @@ def feature_extractor(
                 _default_feature_extractor(config)
                 if directory is None
                 else AutoFeatureExtractor.from_pretrained(
-                    directory, trust_remote_code=False, local_files_only=True
+                    directory, trust_remote_code=checkpoint.trusted, local_files_only=True
                 )
             )
         except Exception as error:

@@ -7,7 +7,7 @@ into blocks, each of which is a new array that belongs to whoever receives it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ from flows.capture.batches import Batch
 from flows.capture.errors import StructureError
 from flows.capture.picking import Picked
 from flows.capture.rounding import FULL_PRECISION, Precision
-from flows.capture.sites import SiteShape
+from flows.capture.shapes import SiteShape
 from flows.capture.taps import Sink
 
 
@@ -32,12 +32,14 @@ class RowBlock:
         token_stop: One past the number of the last.
         values: Site → float32 values with the site's dimensions but step, token narrowed.
         part: Number of the stack among those that are captured together.
+        depth: Index of its first layer or block among those of the site that are captured.
     """
 
     token_start: int
     token_stop: int
     values: Mapping[str, NDArray[np.float32]]
     part: int = 0
+    depth: int = 0
 
 
 class Staging:
@@ -69,9 +71,18 @@ class Staging:
         self._seen: dict[str, int] = {}
         self._copied: list[torch.cuda.Event] = []
 
-    def sinks(self) -> dict[str, Sink]:
-        """Return what takes the values of each site during the forward pass of a batch."""
-        return {shape.name: self._sink(shape) for shape in self._shapes}
+    def sinks(self, on_taken: Callable[[], None]) -> dict[str, Sink]:
+        """Return what takes the values of each site during the forward pass of a batch.
+
+        Args:
+            on_taken: Called whenever the last value that is wanted of a site was taken.
+        """
+        return {shape.name: self._sink(shape, on_taken) for shape in self._shapes}
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more is wanted of the forward pass of a batch."""
+        return all(self._seen[shape.name] >= shape.last_call for shape in self._shapes)
 
     def begin(self, batch: Batch) -> None:
         """Prepare for the forward pass of a batch, the first one or another try."""
@@ -87,7 +98,8 @@ class Staging:
         """
         for shape in self._shapes:
             seen = self._seen[shape.name]
-            if seen != shape.calls:
+            # A forward pass may have been ended where nothing more was wanted.
+            if not shape.last_call <= seen <= shape.calls:
                 raise StructureError(
                     f"{shape.name} was seen {seen} times in a forward pass: expected "
                     f"{shape.calls}; the model skips or repeats blocks for some inputs"
@@ -113,16 +125,23 @@ class Staging:
         filled, self._filled = self._filled, 0
         return self._rows[:filled], {name: v[:, :filled] for name, v in self._values.items()}
 
-    def _sink(self, shape: SiteShape) -> Sink:
+    def _sink(self, shape: SiteShape, on_taken: Callable[[], None]) -> Sink:
         name, target = shape.name, self._values[shape.name]
 
         def sink(depth: int, values: Tensor) -> None:
             self._seen[name] += 1
             place = shape.place(depth)
-            if place is None:
-                return
-            goal = target[place, self._filled : self._filled + self._picked.n_rows]
-            self._picked.copy(values, shape.features, goal, self._precision)
+            if place is not None:
+                goal = target[place, self._filled : self._filled + self._picked.n_rows]
+                features = shape.features
+                if shape.by_key:
+                    # The sequences of a batch have fewer keys than the longest of all.
+                    goal[..., values.shape[-1] :] = 0.0
+                    goal = goal[..., : values.shape[-1]]
+                    features = (*features[:-1], values.shape[-1])
+                self._picked.copy(values, features, goal, self._precision)
+            if self._seen[name] == shape.last_call:
+                on_taken()
 
         return sink
 
@@ -131,9 +150,14 @@ class Blocks:
     """Gathers rows into blocks that start at multiples of a fixed number of rows."""
 
     def __init__(
-        self, shapes: Sequence[SiteShape], n_tokens: int, block_rows: int, part: int = 0
+        self,
+        shapes: Sequence[SiteShape],
+        n_tokens: int,
+        block_rows: int,
+        part: int = 0,
+        depth: int = 0,
     ) -> None:
-        self._shapes, self._part = shapes, part
+        self._shapes, self._part, self._depth = shapes, part, depth
         self._n_tokens = n_tokens
         self._block_rows = block_rows
         self._start = 0
@@ -180,4 +204,5 @@ class Blocks:
             shape.name: shape.in_store_order(self._values[shape.name]) for shape in self._shapes
         }
         self._values = {}
-        return RowBlock(self._start, self._start + self._size, values, self._part)
+        stop = self._start + self._size
+        return RowBlock(self._start, stop, values, self._part, self._depth)

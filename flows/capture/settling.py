@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from flows.capture.checkpoints import Checkpoint
+from flows.capture.errors import CheckpointError
 from flows.capture.integrity import (
     CONFIG_FILE,
     INDEX_SUFFIX,
@@ -51,12 +52,21 @@ def file_states(checkpoint: Checkpoint) -> tuple[str, ...]:
     """Return name, size, times and inode of each file that a checkpoint is loaded from.
 
     Two equal answers say that none of them was written to in between. Empty for what is not here.
+
+    Raises:
+        CheckpointError: If the files have gone since the checkpoint was found.
     """
     if checkpoint.directory is None:
         return ()
-    with os.scandir(checkpoint.directory) as entries:
-        found = [entry for entry in entries if _is_read(entry.name, checkpoint)]
-        return tuple(sorted(f"{entry.name} {file_state(entry.stat())}" for entry in found))
+    try:
+        with os.scandir(checkpoint.directory) as entries:
+            found = [entry for entry in entries if _is_read(entry.name, checkpoint)]
+            return tuple(sorted(f"{entry.name} {file_state(entry.stat())}" for entry in found))
+    except FileNotFoundError as error:
+        raise CheckpointError(
+            f"{checkpoint.directory} was there and is gone: {error.filename} is missing; a "
+            "trainer may have deleted it, as with save_total_limit"
+        ) from error
 
 
 def file_state(found: os.stat_result) -> str:

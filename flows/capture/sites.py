@@ -2,100 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
-
-import numpy as np
-from numpy.typing import NDArray
 
 from flows.capture import reductions, taps
 from flows.capture.attention import EAGER, Attention
 from flows.capture.errors import UnknownSiteError
 from flows.capture.modules import INDEX, find_module, is_module
+from flows.capture.shapes import KEY_POSITION, SiteShape
 from flows.capture.structure import Stack
 from flows.capture.taps import Sink, Tap
 
 Sizes = dict[str, int] | None
 """Sizes of the dimensions of a site of a stack, None if the stack lacks it."""
-
-
-@dataclass(frozen=True)
-class SiteShape:
-    """The extent of one site of one stack.
-
-    Attributes:
-        name: Name of the site.
-        dims: Dimensions but step, in the order of the store.
-        sizes: Size of each of them but token.
-        chosen: Indices of the layers or blocks that are captured, None for all.
-    """
-
-    name: str
-    dims: tuple[str, ...]
-    sizes: Mapping[str, int]
-    chosen: tuple[int, ...] | None = None
-
-    @property
-    def kept_sizes(self) -> dict[str, int]:
-        """Size of each dimension but token, of what is captured."""
-        own = {self.dims[0]: self.depth} if self._has_depth else {}
-        return {**self.sizes, **own}
-
-    def at_layers(self, layers: Sequence[int]) -> SiteShape:
-        """Return the shape of the site at some layers, or at the blocks that give them.
-
-        Raises:
-            UnknownSiteError: If the model has not so many layers, or no block gives one of them.
-        """
-        if not self._has_depth:
-            return self
-        first = 1 if self.dims[0] == "block" else 0
-        most = self.calls - 1 + first
-        if max(layers) > most:
-            raise UnknownSiteError(f"layer {max(layers)}: the model has layers 0 to {most}")
-        chosen = tuple(layer - first for layer in layers if layer >= first)
-        if not chosen:
-            raise UnknownSiteError(f"{self.name!r} has no value at layer 0: name a block's layer")
-        return replace(self, chosen=chosen)
-
-    @property
-    def calls(self) -> int:
-        """How many times the site is seen in a forward pass."""
-        return self.sizes[self.dims[0]] if self._has_depth else 1
-
-    @property
-    def depth(self) -> int:
-        """Number of layers or blocks captured, 1 for a site without that dimension."""
-        return self.calls if self.chosen is None else len(self.chosen)
-
-    def place(self, depth: int) -> int | None:
-        """Return where values at a depth go among those captured, None if they are not."""
-        if self.chosen is None:
-            return depth
-        return self.chosen.index(depth) if depth in self.chosen else None
-
-    @property
-    def features(self) -> tuple[int, ...]:
-        """Shape of one row at one depth."""
-        start = 1 if self._has_depth else 0
-        return tuple(self.sizes[dim] for dim in self.dims[start:] if dim != "token")
-
-    @property
-    def bytes_per_token(self) -> int:
-        """Size of one row at all depths, in float32."""
-        return 4 * self.depth * math.prod(self.features)
-
-    def in_store_order(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
-        """View values (depth, token, ...) with the dimensions of the site."""
-        own = values if self._has_depth else values[0]
-        return np.moveaxis(own, 1 if self._has_depth else 0, self.dims.index("token"))
-
-    @property
-    def _has_depth(self) -> bool:
-        return self.dims[0] in ("layer", "block")
 
 
 @dataclass(frozen=True)
@@ -163,8 +84,14 @@ def _row_sizes(stack: Stack) -> Sizes:
     return {"block": stack.n_blocks, "head": own.heads}
 
 
+def _probability_sizes(stack: Stack) -> Sizes:
+    rows = _row_sizes(stack)
+    # How many keys there are, only the tokens tell.
+    return None if rows is None else rows | {KEY_POSITION: 0}
+
+
 def _loss_sizes(stack: Stack) -> Sizes:
-    return {} if stack.predicts_next else None
+    return None if stack.predicts is None else {}
 
 
 def _queries(stack: Stack, own: Attention) -> dict[str, int]:
@@ -209,6 +136,9 @@ SITES: Final[Mapping[str, Site]] = {
     "attention_max": Site(_ROWS, _row_sizes, taps.heads(reductions.largest)),
     "attention_logit_deviation": Site(_ROWS, _row_sizes, taps.heads(reductions.logit_deviation)),
     "attention_first_key": Site(_ROWS, _row_sizes, taps.heads(reductions.first_key)),
+    "attention_probability": Site(
+        ("block", "head", "token", KEY_POSITION), _probability_sizes, taps.heads(taps.probabilities)
+    ),
     "token_loss": Site(("token",), _loss_sizes, taps.token_loss, first_position=1),
 }
 """Every site that can be captured, by its name in the store."""
@@ -240,9 +170,18 @@ def available_sites(stack: Stack) -> tuple[str, ...]:
 
 
 def site_shapes(
-    stack: Stack, sites: Sequence[str], layers: Sequence[int] | None = None
+    stack: Stack,
+    sites: Sequence[str],
+    layers: Sequence[int] | None = None,
+    key_positions: int = 0,
 ) -> list[SiteShape]:
     """Return the sizes of sites, at some layers where those are named.
+
+    Args:
+        stack: The stack.
+        sites: Names of sites.
+        layers: Layers, and blocks by the layers they give; all when None.
+        key_positions: Positions of the longest sequence, for sites that have a value for each key.
 
     Raises:
         UnknownSiteError: If the stack does not have one of them, or a module is not one a token.
@@ -255,6 +194,8 @@ def site_shapes(
             raise UnknownSiteError(
                 f"{name!r} is not a site of this model: it has {', '.join(available_sites(stack))}"
             )
+        if KEY_POSITION in sizes:
+            sizes = sizes | {KEY_POSITION: key_positions}
         shapes.append(SiteShape(name, site_of(name).dims, sizes))
     return shapes if layers is None else [shape.at_layers(layers) for shape in shapes]
 

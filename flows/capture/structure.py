@@ -21,6 +21,7 @@ from transformers import PreTrainedModel
 from flows.capture.attention import Attention, find_attention
 from flows.capture.errors import StructureError
 from flows.capture.extent import Extent
+from flows.capture.masks import MASKED, NEXT
 from flows.capture.modules import ModuleSite
 from flows.capture.probe import SEQUENCES, SHAPE, Probe, decoder_probe, hidden_states, text_probe
 from flows.capture.running import decoder_inputs, evaluating
@@ -49,7 +50,8 @@ class Stack:
         root: The model that is run, or the part of it that is enough.
         decoder_start: Id that a decoder starts with before the text; None unless it reads what
             an encoder reads.
-        predicts_next: Whether it gives logits for the token after each position.
+        predicts: Tokens that its logits are about: ``NEXT`` of each position, those ``MASKED``, or
+            None where there are no logits of it.
         sublayers: For each distinct block, what gives what it adds to the residual stream; None
             where that is not the sum of two sublayers.
         attention: What its attention is like; None where it has none that can be watched.
@@ -71,7 +73,7 @@ class Stack:
     causal: bool
     root: PreTrainedModel
     decoder_start: int | None
-    predicts_next: bool
+    predicts: str | None
     sublayers: tuple[Sublayers, ...] | None
     attention: Attention | None
     rate: int = 1
@@ -158,11 +160,11 @@ def find_stacks(model: PreTrainedModel, blocks: str | None = None) -> tuple[Stac
     second = _Search(model, model.get_decoder(), decoder_probe(model), expected)
     start = getattr(config, "decoder_start_token_id", None)
     return (
-        replace(_find(first, _of_stack(paths, "encoder")), name="encoder", predicts_next=False),
+        replace(_find(first, _of_stack(paths, "encoder")), name="encoder", predicts=None),
         replace(
             _find(second, _of_stack(paths, "decoder")),
             name="decoder",
-            predicts_next=False,
+            predicts=None,
             decoder_start=int(config.pad_token_id if start is None else start),
         ),
     )
@@ -182,7 +184,7 @@ def _downsampled(model: PreTrainedModel, path: str, rate: str) -> Stack:
         causal=False,
         root=model,
         decoder_start=None,
-        predicts_next=False,
+        predicts=None,
         sublayers=None,
         attention=None,
         rate=int(getattr(model.config, rate)),
@@ -219,7 +221,7 @@ def _find(search: _Search, paths: Sequence[str]) -> Stack:
         causal=causal,
         root=root,
         decoder_start=None,
-        predicts_next=causal and seen.logits is not None,
+        predicts=None if seen.logits is None else NEXT if causal else MASKED,
         sublayers=find_sublayers(root, probe, distinct),
         attention=find_attention(root, probe, distinct, found.calls),
         probe=probe,

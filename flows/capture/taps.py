@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from flows.capture.attention import Attention, AttentionCall, watching_attention
+from flows.capture.masks import NEXT, NO_TARGET
 from flows.capture.modules import find_module
 from flows.capture.probe import as_rows, hidden_argument, hidden_states
 from flows.capture.rotary import Unrotated
@@ -131,6 +132,12 @@ def heads(vectors: HeadVectors) -> Tap:
     return tap
 
 
+def probabilities(call: AttentionCall) -> Tensor:
+    """Return the probabilities of each row by position of the key."""
+    assert call.probabilities is not None
+    return call.probabilities
+
+
 def module(site: str) -> Tap:
     """Return the tap of the modules that a site names."""
 
@@ -143,21 +150,47 @@ def module(site: str) -> Tap:
 
 @contextmanager
 def token_loss(stack: Stack, sink: Sink) -> Iterator[None]:
-    """Tap the logits, and turn them into the loss of each token."""
+    """Tap the logits, and turn them into the loss of each token that they are about."""
+    targets: list[Tensor] = []
+
+    def before(
+        _root: nn.Module, args: object, kwargs: dict[str, Tensor]
+    ) -> tuple[object, dict[str, Tensor]]:
+        # Kept from the model, which would only compute the mean of all losses once more.
+        targets[:] = [kwargs.pop("labels", kwargs["input_ids"])]
+        return args, kwargs
 
     def after(
         _root: nn.Module,
         _args: object,
-        kwargs: Mapping[str, Tensor],
         output: Mapping[str, Tensor],
     ) -> None:
-        sink(0, next_token_losses(output["logits"], kwargs["input_ids"]))
+        losses = next_token_losses if stack.predicts == NEXT else masked_token_losses
+        sink(0, losses(output["logits"], *targets))
 
-    handle = stack.root.register_forward_hook(after, with_kwargs=True)
-    try:
+    with ExitStack() as attached:
+        handle = stack.root.register_forward_pre_hook(before, with_kwargs=True)
+        attached.callback(handle.remove)
+        attached.callback(stack.root.register_forward_hook(after).remove)
         yield
-    finally:
-        handle.remove()
+
+
+def masked_token_losses(logits: Tensor, targets: Tensor) -> Tensor:
+    """Return the negative log-likelihood of each token that was masked.
+
+    Args:
+        logits: (sequence, position, vocabulary) scores of the token at each position.
+        targets: (sequence, position) ids of the tokens that were masked, ``NO_TARGET`` elsewhere.
+
+    Returns:
+        (sequence, position) losses in nats, NaN where nothing was masked. A loss that is not a
+        number becomes infinite, so that it is not taken for the loss of a token that was shown.
+    """
+    hidden = targets != NO_TARGET
+    losses = torch.full(targets.shape, torch.nan, device=logits.device)
+    own = cross_entropy(logits[hidden].float(), targets[hidden], reduction="none")
+    losses[hidden] = own.nan_to_num(nan=torch.inf, posinf=torch.inf)
+    return losses
 
 
 def next_token_losses(logits: Tensor, token_ids: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ def load_tokenizer(checkpoint: Checkpoint) -> PreTrainedTokenizerBase:
     """Read the tokenizer that lies beside a checkpoint's weights.
 
     Raises:
-        TokenizerError: If there is none, or it cannot be read without running code of its own.
+        TokenizerError: If there is none, or it cannot be read.
     """
     directory = with_metadata(checkpoint).directory
     if directory is None or not (checkpoint.gguf or tokenizer_files(directory)):
@@ -32,7 +32,7 @@ def load_tokenizer(checkpoint: Checkpoint) -> PreTrainedTokenizerBase:
         with quiet():
             tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
                 directory,
-                trust_remote_code=False,
+                trust_remote_code=checkpoint.trusted,
                 local_files_only=True,
                 **({"gguf_file": checkpoint.gguf} if checkpoint.gguf else {}),
             )

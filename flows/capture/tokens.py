@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flows.capture.errors import InputError
+from flows.capture.masks import Masks
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Tokens:
         rate: Tokens that one row of the model spans, after a first row for the first token alone.
         kept: (row,) numbers of the rows that are kept, ascending; None for all.
         pooled: Whether one row is kept of each sequence that has tokens, their mean.
+        masks: Tokens that are hidden for the loss of a model of masked tokens, None elsewhere.
     """
 
     token_id: NDArray[np.int32]
@@ -44,6 +46,7 @@ class Tokens:
     rate: int = 1
     kept: NDArray[np.int64] | None = None
     pooled: bool = False
+    masks: Masks | None = None
 
     def __len__(self) -> int:
         return len(self.token_id)
@@ -57,6 +60,11 @@ class Tokens:
     def lengths(self) -> NDArray[np.int64]:
         """Number of tokens of each sequence, (sequence,)."""
         return np.diff(self.offsets)
+
+    @property
+    def longest(self) -> int:
+        """Number of positions of the longest sequence."""
+        return int(self.lengths.max())
 
     @property
     def n_rows(self) -> int:
@@ -102,7 +110,8 @@ class Tokens:
         )
         chosen = replace(chosen, rate=self.rate)
         kept = self.kept_among(sequences, chosen.place_offsets)
-        return replace(chosen, kept=kept, pooled=self.pooled)
+        masks = self.masks and self.masks.select([self.sequence_tokens(s) for s in sequences])
+        return replace(chosen, kept=kept, pooled=self.pooled, masks=masks)
 
     def kept_among(
         self, sequences: Sequence[int], offsets: NDArray[np.int64]

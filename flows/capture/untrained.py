@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, cast
 
 import torch
 from torch import nn
-from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoModel, PreTrainedModel
 
 from flows.capture.checkpoints import Checkpoint
 from flows.capture.configs import load_config
 from flows.capture.errors import CheckpointError
+from flows.capture.heads import family_of
 from flows.capture.media_structure import Shapes, find_media_stacks
 from flows.capture.quiet import first_line, quiet
 from flows.capture.structure import Stack
@@ -30,28 +32,43 @@ def draw_model(
     Args:
         checkpoint: One with random weights.
         attention: Implementation of attention; the model's own default when None.
-        head: Whether to add the part that predicts the next token.
+        head: Whether to add the part that predicts tokens.
 
     Raises:
         CheckpointError: If the config cannot be used.
     """
     assert checkpoint.random is not None
     config = load_config(checkpoint)
-    options = {"attn_implementation": attention, "dtype": torch.float32, "trust_remote_code": False}
+    options = {
+        "attn_implementation": attention,
+        "dtype": torch.float32,
+        "trust_remote_code": checkpoint.trusted,
+    }
     with torch.random.fork_rng(), quiet():
         torch.manual_seed(checkpoint.random.seed)
         try:
-            model: PreTrainedModel = (
-                AutoModelForCausalLM.from_config(config, **options)
-                if head
-                else AutoModel.from_config(config, **options)
-            )
+            model: PreTrainedModel = AutoModel.from_config(config, **options)
+            if head:
+                model = _with_head(model, options)
             if checkpoint.random.block is not None:
                 draw_common_bias(model, checkpoint.random.block.common_bias)
         except Exception as error:
             raise CheckpointError(
                 f"no model can be built from the config of {checkpoint.source}: {first_line(error)}"
             ) from error
+    return model
+
+
+def _with_head(body: PreTrainedModel, options: Mapping[str, object]) -> PreTrainedModel:
+    """Return the same model with a head, whose weights are drawn next.
+
+    A model that is drawn together with its head has other weights, where it lacks parts, such as
+    a pooler, that it has on its own.
+    """
+    build = cast("Callable[..., PreTrainedModel]", family_of(body.config, head=True).from_config)
+    model = build(body.config, **options)
+    within = getattr(model, model.base_model_prefix)
+    within.load_state_dict(body.state_dict(), strict=False)
     return model
 
 
@@ -69,7 +86,9 @@ def outline(checkpoint: Checkpoint, shapes: Shapes) -> tuple[Stack, ...]:
     config = load_config(checkpoint)
     try:
         with torch.device("meta"), quiet():
-            model: PreTrainedModel = AutoModel.from_config(config, trust_remote_code=False)
+            model: PreTrainedModel = AutoModel.from_config(
+                config, trust_remote_code=checkpoint.trusted
+            )
     except Exception as error:
         raise CheckpointError(
             f"no model can be built from the config of {checkpoint.source}: {first_line(error)}"

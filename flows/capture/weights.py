@@ -9,13 +9,14 @@ from typing import Final, Literal, cast
 
 import torch
 from torch import nn
-from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
 from flows.capture.checkpoints import Checkpoint
 from flows.capture.configs import load_config
 from flows.capture.devices import AUTO, SPLIT
 from flows.capture.errors import CheckpointError
 from flows.capture.fetching import with_weights
+from flows.capture.heads import family_of
 from flows.capture.integrity import check_config, check_gguf, weight_files
 from flows.capture.media_structure import Shapes, find_media_stacks
 from flows.capture.quiet import first_line, quiet
@@ -82,7 +83,8 @@ def load_model(
 ) -> LoadedModel:
     """Load a model, after a check that its files are whole.
 
-    Code that comes with a checkpoint is never run, and pickles are read as weights only.
+    Code that comes with a checkpoint runs only where it is trusted, and pickles are read as
+    weights only.
 
     Args:
         checkpoint: Which one.
@@ -91,7 +93,7 @@ def load_model(
         dtype: What to compute in; as stored when None (float32 for GGUF and drawn weights).
         attention: Implementation of attention, the model's default when None; only ``eager``
             shows its probabilities.
-        head: Whether to load the part that predicts the next token, for the loss.
+        head: Whether to load the part that predicts tokens, for the loss.
         blocks: Dotted name of the list of blocks, for a model where it cannot be found.
         shown: What one image or sound looks like to the model, None if it is shown text.
 
@@ -142,18 +144,17 @@ def _read_model(
     else:
         check_config(directory)
         weight_files(directory)
-        load_config(checkpoint)
+    config = load_config(checkpoint)
     if split:
         _require_accelerate()
         options["device_map"] = "auto"
-    family = AutoModelForCausalLM if head else AutoModel
     try:
         with quiet():
-            loaded = family.from_pretrained(
+            loaded = family_of(config, head=head).from_pretrained(
                 directory,
                 dtype=dtype or "auto",
                 attn_implementation=attention,
-                trust_remote_code=False,
+                trust_remote_code=checkpoint.trusted,
                 local_files_only=True,
                 output_loading_info=True,
                 **options,

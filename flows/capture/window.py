@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,6 +22,10 @@ from flows.capture.weights import LoadedModel
 
 _SIGNS_OF_SHORTAGE: Final = ("can't allocate memory", "not enough memory", "out of memory")
 """How torch words it where it has no class of its own for it."""
+
+
+class _AllSeen(BaseException):  # no error: models must let it pass
+    """Ends a forward pass of which nothing more is wanted."""
 
 
 @dataclass
@@ -85,11 +89,7 @@ def run_window(
     while pending:
         batch = pending.batch(budget.tokens)
         try:
-            # Entered anew after a failure: taps count the calls of a forward pass.
-            with ExitStack() as watching:
-                for target in targets:
-                    watching.enter_context(tapped(target.stack, target.staging.sinks()))
-                watching.enter_context(evaluating(loaded.model))
+            with evaluating(loaded.model):
                 while pending:
                     batch = pending.batch(budget.tokens)
                     done = _run_batch(loaded, batch, targets)
@@ -115,7 +115,17 @@ def _run_batch(loaded: LoadedModel, batch: Batch, targets: Sequence[Target]) -> 
     shares = [batch] + [_beside(batch, target.tokens) for target in targets[1:]]
     for target, share in zip(targets, shares, strict=True):
         target.staging.begin(share)
-    run(loaded.stack.root, loaded.stack.arguments(_on_device(loaded, batch)))
+
+    def stop_if_done() -> None:
+        if all(target.staging.is_full for target in targets):
+            raise _AllSeen
+
+    # Entered anew for each batch: taps count the calls of a whole forward pass.
+    with ExitStack() as watching, suppress(_AllSeen):
+        for target in targets:
+            sinks = target.staging.sinks(stop_if_done)
+            watching.enter_context(tapped(target.stack, sinks))
+        run(loaded.stack.root, loaded.stack.arguments(_on_device(loaded, batch)))
     for target, share in zip(targets, shares, strict=True):
         target.staging.end(share)
     return sum(share.n_tokens for share in shares)

@@ -10,6 +10,7 @@ import click
 
 from flows.capture.rounding import Precision
 from flows.cli.options import NameList, NumberList, precision_option
+from store.codec import CODECS, DEFAULT_CODEC, Codec
 
 if TYPE_CHECKING:
     from flows.job import Dtype
@@ -68,6 +69,13 @@ def capture_options(command: Callable[..., object]) -> Callable[..., object]:
     )
     @precision_option
     @click.option(
+        "--codec",
+        type=click.Choice(CODECS),
+        default=DEFAULT_CODEC,
+        show_default=True,
+        help="What new arrays are compressed with; lz4 takes less time and more room.",
+    )
+    @click.option(
         "--allow-nonfinite", is_flag=True, help="Store NaN and infinity, counted, not refused."
     )
     @click.option(
@@ -90,6 +98,7 @@ def capture_options(command: Callable[..., object]) -> Callable[..., object]:
         dtype: Dtype | None,
         batch_tokens: int | None,
         precision: Precision,
+        codec: Codec,
         allow_nonfinite: bool,
         supersede: bool,
         no_truncate: bool,
@@ -109,6 +118,7 @@ def capture_options(command: Callable[..., object]) -> Callable[..., object]:
             dtype=dtype,
             batch_tokens=batch_tokens,
             precision=precision,
+            codec=codec,
             allow_nonfinite=allow_nonfinite,
             supersede=supersede,
             truncate=not no_truncate,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flows.cli.capture_options import capture_options
-from flows.cli.options import NumberList, examples, json_option, store_option
+from flows.cli.options import NumberList, examples, json_option, store_option, trust_option
 from flows.console import (
     byte_size,
     duration,
@@ -76,6 +76,7 @@ if TYPE_CHECKING:
 @click.option(
     "--ignore-space", is_flag=True, help="Run even if the disk cannot hold what will be stored."
 )
+@trust_option
 @store_option
 @json_option
 def ingest(
@@ -90,6 +91,7 @@ def ingest(
     workers: int,
     plan: bool,
     ignore_space: bool,
+    trusted: bool,
     store: str,
     as_json: bool,
 ) -> None:
@@ -110,7 +112,9 @@ def ingest(
     gaps: list[Gap] = []
     table = {} if steps_table is None else read_steps_table(steps_table)
     for model in models:
-        found, absent = find_present(model, steps=steps, name=name, seed=seed, table=table)
+        found, absent = find_present(
+            model, steps=steps, name=name, seed=seed, table=table, trusted=trusted
+        )
         checkpoints += found
         gaps += absent
     if not checkpoints:
@@ -133,6 +137,7 @@ def _plan(
     as_json: bool,
 ) -> None:
     from flows.planning import plan_ingest
+    from store.schema import PROBABILITIES
 
     plan = plan_ingest(store, checkpoints, corpus, options=options)
     if as_json:
@@ -162,6 +167,13 @@ def _plan(
             for step in plan.steps
         ],
     )
+    if PROBABILITIES in (options.sites or ()):
+        click.echo(
+            f"{PROBABILITIES} is a value for every head and key of each token, and most of"
+            f" {byte_size(plan.raw_bytes)}. --layers, --tokens-per-sequence and shorter sequences"
+            " make it less; attention_entropy and its like sum rows up.",
+            err=True,
+        )
     free = "" if plan.free_bytes is None else f" of {byte_size(plan.free_bytes)} free"
     click.echo(
         f"{len(plan.missing)} of {len(plan.steps)} checkpoints to run, about"

@@ -233,6 +233,13 @@ precision_option: Final[Callable[[Function], Function]] = click.option(
     help="Round values to the nearest of a narrower dtype; the bytes stored go to a third.",
 )
 
+trust_option: Final[Callable[[Function], Function]] = click.option(
+    "--trust-remote-code",
+    "trusted",
+    is_flag=True,
+    help="Let Python code that comes with a checkpoint run; read it first.",
+)
+
 population_option: Final[Callable[[Function], Function]] = click.option(
     "--population", default="content", show_default=True, help="Rows that the values are about."
 )

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from flows.cli.options import NumberList, examples, json_option, store_option
+from flows.cli.options import NumberList, examples, json_option, store_option, trust_option
 from flows.cli.verify import print_findings
 from flows.console import print_json, progress_bar, say
 
@@ -31,6 +31,7 @@ from flows.console import print_json, progress_bar, say
     help="Where the checkpoints are.  [default: where they lay, else the recorded id]",
 )
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1 …")
+@trust_option
 @store_option
 @json_option
 def repair(
@@ -38,6 +39,7 @@ def repair(
     steps: tuple[int, ...] | None,
     source: str | None,
     device: str,
+    trusted: bool,
     store: str,
     as_json: bool,
 ) -> None:
@@ -59,6 +61,7 @@ def repair(
             steps=steps,
             source=source,
             device=device,
+            trusted=trusted,
             progress=progress,
         )
     if as_json:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flows.cli.options import NumberList, examples, json_option, store_option
+from flows.cli.options import NumberList, examples, json_option, store_option, trust_option
 from flows.console import print_json, print_table, progress_bar, say
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the N sequences.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1 …")
+@trust_option
 @store_option
 @json_option
 def verify(
@@ -56,6 +57,7 @@ def verify(
     steps: tuple[int, ...] | None,
     seed: int,
     device: str,
+    trusted: bool,
     store: str,
     as_json: bool,
 ) -> None:
@@ -74,7 +76,11 @@ def verify(
         sound = _census(repository, what, as_json=as_json)
     else:
         sound = _replay(
-            repository, what, replay, source, steps, seed=seed, device=device, as_json=as_json
+            *(repository, what, replay, source, steps),
+            seed=seed,
+            device=device,
+            trusted=trusted,
+            as_json=as_json,
         )
     if not sound:
         raise click.exceptions.Exit(1)
@@ -113,6 +119,7 @@ def _replay(
     *,
     seed: int,
     device: str,
+    trusted: bool,
     as_json: bool,
 ) -> bool:
     from flows.replay import replay_model
@@ -133,6 +140,7 @@ def _replay(
                 source=source,
                 seed=seed,
                 device=device,
+                trusted=trusted,
                 progress=progress,
             )
     if as_json:

@@ -15,6 +15,7 @@ import zarr
 from click.testing import CliRunner
 
 from flows.cli import actlas
+from flows.corpora import add_ids
 from store.read import open_store
 from store.repository import Repository
 from store.schema import FORMAT_ATTRIBUTE, FORMAT_VERSION
@@ -130,8 +131,81 @@ def test_code_beside_a_checkpoint_is_not_run(refused: Refused, checkpoint: Path)
     ran = checkpoint / "ran"
     (checkpoint / "mine.py").write_text(f"open({str(ran)!r}, 'w').close()")
     message = refused("ingest", str(checkpoint), "--corpus", "cats")
-    assert "needs Python code that comes with it, which is never run" in message
+    assert "needs Python code that comes with it, which is not run unless asked for" in message
+    assert "--trust-remote-code" in message
     assert not ran.exists()
+
+
+MINE = """
+import torch
+from transformers import PretrainedConfig, PreTrainedModel
+
+class Mine(PretrainedConfig):
+    model_type = "mine"
+    def __init__(self, vocab_size=64, hidden_size=16, num_hidden_layers=2, **rest):
+        self.vocab_size, self.hidden_size = vocab_size, hidden_size
+        self.num_hidden_layers = num_hidden_layers
+        super().__init__(**rest)
+
+class My(PreTrainedModel):
+    config_class = Mine
+    def __init__(self, config):
+        super().__init__(config)
+        self.embeddings = torch.nn.Embedding(config.vocab_size, config.hidden_size)
+        blocks = (torch.nn.Linear(config.hidden_size, config.hidden_size) for _ in range(2))
+        self.blocks = torch.nn.ModuleList(blocks)
+        self.post_init()
+    def get_input_embeddings(self):
+        return self.embeddings
+    def forward(self, input_ids, attention_mask=None, **_):
+        hidden = self.embeddings(input_ids)
+        for block in self.blocks:
+            hidden = block(hidden)
+        return (hidden,)
+"""
+
+
+def test_code_beside_a_checkpoint_runs_where_it_is_trusted(
+    refused: Refused, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+    import transformers.dynamic_module_utils
+    from safetensors.torch import save_file
+
+    modules = tmp_path / "modules"
+    monkeypatch.setattr(transformers.dynamic_module_utils, "HF_MODULES_CACHE", str(modules))
+    monkeypatch.syspath_prepend(str(modules))
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    auto = {"AutoConfig": "mine.Mine", "AutoModel": "mine.My"}
+    config = {"model_type": "mine", "auto_map": auto, "vocab_size": 64, "num_hidden_layers": 2}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "mine.py").write_text(MINE)
+    drawn = torch.Generator().manual_seed(0)
+    weights = {"embeddings.weight": torch.randn(64, 16, generator=drawn)}
+    for i in range(2):
+        weights[f"blocks.{i}.weight"] = torch.randn(16, 16, generator=drawn)
+        weights[f"blocks.{i}.bias"] = torch.zeros(16)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    add_ids(store, "ids", [np.arange(1, 4), np.arange(5, 20)])
+    arguments = ["ingest", str(folder), "--corpus", "ids"]
+    assert "--trust-remote-code" in refused(*arguments)
+    run = functools.partial(CliRunner().invoke, actlas, catch_exceptions=False)
+    done = run([*arguments, "--trust-remote-code", "--store", store])
+    assert done.exit_code == 0, done.output
+    rows = open_store(store)["ids/mine"].residual.sel(step=0)
+    expected = weights["embeddings.weight"][1:4]
+    np.testing.assert_array_equal(rows.sel(layer=0).values[:3], expected)
+    for i in range(2):
+        expected = expected @ weights[f"blocks.{i}.weight"].T
+        np.testing.assert_allclose(rows.sel(layer=i + 1).values[:3], expected, rtol=1e-4, atol=1e-4)
+    again = ["verify", "ids/mine", "--replay", "2", "--store", store]
+    assert "--trust-remote-code" in run(again).stderr
+    assert run([*again, "--trust-remote-code"]).exit_code == 0
+    # The code is part of what the values were made from.
+    (folder / "mine.py").write_text(MINE + "\n# changed\n")
+    other = refused(*arguments, "--trust-remote-code")
+    assert "config_sha256: stored" in other
 
 
 def test_a_tokenizer_of_another_model(refused: Refused, checkpoint: Path) -> None:
@@ -298,3 +372,27 @@ def test_a_figure_of_an_unknown_kind(refused: Refused, store: str, run_folder: P
         assert CliRunner().invoke(actlas, [*arguments, "--store", store]).exit_code == 0
     message = refused("plot", "average_cosine", "-o", "figure.docx")
     assert "its suffix must be one of .png, .pdf, .svg" in message
+
+
+def test_a_model_whose_rows_depend_on_the_batch(
+    refused: Refused, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The guard of every ingest compares padded sequences with the same ones alone."""
+    from transformers import BertModel
+
+    plain = BertModel.forward
+
+    def blind(self: BertModel, *args: object, **kwargs: object) -> object:
+        return plain(self, *args, **(kwargs | {"attention_mask": None}))
+
+    add_ids(store, "ids", [np.arange(1, 4), np.arange(5, 20), np.arange(7, 16)])
+    model = "random:bert:hidden_size=16,num_hidden_layers=2,num_attention_heads=2,vocab_size=50"
+    monkeypatch.setattr(BertModel, "forward", functools.update_wrapper(blind, plain))
+    arguments = ("ingest", model, "--corpus", "ids")
+    message = refused(*arguments)
+    assert re.search(r"Error: residual of sequence \d differs by .* --batch-tokens 1", message)
+    # Alone, a sequence has no padding to be seen.
+    alone = CliRunner().invoke(
+        actlas, [*arguments, "--batch-tokens", "1", "--store", store], catch_exceptions=False
+    )
+    assert alone.exit_code == 0, alone.output

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-import flows.capture.forward
+import flows.passes
 from analysis.compute import measure
 from flows.capture.checkpoints import Checkpoint
 from flows.cli import actlas
@@ -112,13 +112,11 @@ def test_further_layers_are_run_alone(store: str, run, run_folder, monkeypatch) 
     assert run([*ingest, folder, "--name", "whole"]).exit_code == 0
     every = open_store(store)["cats/whole"].to_dataset()
     asked = []
-    original = flows.capture.forward.capture
+    original = flows.passes._rows
     monkeypatch.setattr(
-        flows.capture.forward,
-        "capture",
-        lambda *given, **options: (
-            asked.append((given[2], options["layers"])) or original(*given, **options)
-        ),
+        flows.passes,
+        "_rows",
+        lambda part, *rest: asked.append((tuple(part.sites), part.layers)) or original(part, *rest),
     )
 
     def held():
@@ -169,6 +167,25 @@ def spoil(store: str, path: str, *, step: int, site: str, depth: int) -> None:
     Repository.open(store).commit(session, "spoil it", rebase=False)
 
 
+def test_a_codec_of_choice_is_declared_and_holds_the_same_values(
+    store: str, run, run_folder
+) -> None:
+    folder = str(run_folder / "checkpoint-5")
+    arguments = ["ingest", folder, "--corpus", "cats", "--sites", "residual"]
+    assert run(arguments).exit_code == 0
+    done = run([*arguments, "--name", "fast", "--codec", "lz4"])
+    assert done.exit_code == 0, done.output
+    group = Repository.open(store).read()["cats/fast"]
+    codecs = group["residual"].metadata.to_dict()["codecs"]
+    (blosc,) = (codec["configuration"] for codec in codecs if codec["name"] == "blosc")
+    assert (blosc["cname"], blosc["shuffle"]) == ("lz4", "bitshuffle")
+    tree = open_store(store)
+    one, two = (tree[f"cats/{name}"].residual for name in ("tiny", "fast"))
+    np.testing.assert_array_equal(one.values, two.values)
+    np.testing.assert_array_equal(one[0, 1, 7].values, two[0, 1, 7].values)
+    assert list(census(Repository.open(store), "cats/fast")) == []
+
+
 def test_two_choices_of_rows_are_a_usage_error(run, run_folder) -> None:
     arguments = ["ingest", str(run_folder), "--corpus", "cats", "--tokens", "last"]
     assert run([*arguments, "--tokens-per-sequence", "2"]).exit_code == 2
@@ -217,3 +234,63 @@ def test_the_dtype_is_part_of_the_identity(store: str, checkpoints: list[Checkpo
     assert not np.any(values.view(np.uint32) & 0xFFFF)
     with pytest.raises(IdentityConflictError, match='dtype: stored "bfloat16", wanted "as stored"'):
         ingest_checkpoint(store, checkpoints[0], "cats")
+
+
+def test_probabilities_are_stored_in_passes_and_replayed(
+    store: str, run, run_folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import flows.capture.parts
+
+    monkeypatch.setattr(flows.capture.parts, "_PASS_BYTES", 1)  # a pass for each block
+    folder = str(run_folder / "checkpoint-5")
+    sites = "residual,attention_probability,attention_max"
+    arguments = ["ingest", folder, "--corpus", "cats", "--sites", sites]
+    planned = run([*arguments, "--plan"])
+    assert planned.exit_code == 0, planned.output
+    assert "is a value for every head and key of each token" in planned.stderr
+    done = run(arguments)
+    assert done.exit_code == 0, done.output
+    model = open_store(store)["cats/tiny"].to_dataset()
+    probability = model.attention_probability.sel(step=5)
+    assert probability.dims == ("block", "head", "token", "key_position")
+    np.testing.assert_allclose(probability.sum("key_position"), 1.0, atol=1e-5)
+    largest = probability.max("key_position").values
+    np.testing.assert_allclose(largest, model.attention_max.sel(step=5).values, atol=1e-5)
+    # A causal model sees no key behind its own position.
+    behind = np.arange(probability.sizes["key_position"]) > model.position.values[:, None]
+    assert not probability.values[..., behind].any()
+    assert list(census(Repository.open(store), "cats/tiny")) == []
+    done = run(["verify", "--replay", "2", "--source", folder, "cats/tiny"])
+    assert done.exit_code == 0, done.output
+
+
+def test_the_loss_of_masked_tokens_is_stored_and_replayed(store: str, run, tmp_path) -> None:
+    from transformers import BertConfig, BertForMaskedLM, BertTokenizerFast
+
+    words = "the a cat rat dog sat ran under mat slowly ."
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words.split()]
+    (tmp_path / "vocab.txt").write_text("\n".join(vocabulary))
+    folder = tmp_path / "bert"
+    config = BertConfig(
+        vocab_size=16,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=64,
+    )
+    BertForMaskedLM(config).save_pretrained(folder)
+    BertTokenizerFast(vocab=str(tmp_path / "vocab.txt")).save_pretrained(folder)
+    done = run(["ingest", str(folder), "--corpus", "cats", "--sites", "residual,token_loss"])
+    assert done.exit_code == 0, done.output
+    model = open_store(store)["cats/bert"].to_dataset()
+    losses = model.token_loss.sel(step=0)
+    known = np.isfinite(losses.values)
+    assert not np.any(known & model.special.values)
+    assert 0.1 < known[~model.special.values].mean() < 0.2
+    attributes = {name: losses.attrs[name] for name in ("masked_share", "mask_token_id")}
+    assert attributes == {"masked_share": 0.15, "mask_token_id": 4}
+    assert float(model.loss.sel(step=0)) == pytest.approx(float(np.nanmean(losses)), rel=1e-6)
+    assert list(census(Repository.open(store), "cats/bert")) == []
+    done = run(["verify", "--replay", "2", "--source", str(folder), "cats/bert"])
+    assert done.exit_code == 0, done.output

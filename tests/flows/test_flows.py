@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -97,6 +97,40 @@ def test_tasks_are_plain_functions(store: str, run_folder: Path) -> None:
     (target,) = find_targets(Repository.open(store))
     report = measure_one.fn(store, target, MeasureOptions(metrics=("average_cosine",)))
     assert report.computed == 3 * 4  # layers, populations
+
+
+def test_a_request_can_ask_for_all_that_the_command_line_can(store: str, run_folder: Path) -> None:
+    from flows.ingest import _present, ingest_one, ingest_side_by_side
+    from flows.requests import IngestRequest
+    from flows.sweep import Sweep
+
+    request = IngestRequest(
+        models=[str(run_folder)],
+        corpus="cats",
+        store=store,
+        steps=[3, 7],
+        steps_table={"checkpoint-5": 7},
+        name="named",
+        truncate=False,
+        workers=2,
+    )
+    checkpoints, gaps = _present(request)
+    assert [(one.model, one.step, one.revision) for one in checkpoints] == [
+        ("named", 7, "checkpoint-5")
+    ]
+    assert list(gaps) == ["named step 3"]
+    options = request.capture_options()
+    assert not options.truncate
+    # One process, so that none is started here; a broken checkpoint among them stops no other.
+    gone = replace(checkpoints[0], directory=run_folder / "gone", step=8)
+    sweep = Sweep(store, [*checkpoints, gone], "cats", options)
+    done, failed = ingest_side_by_side.fn(sweep)
+    assert done.result is not None
+    assert (done.result.path, done.result.ingested) == ("cats/named", True)
+    assert (failed.result, failed.name) == (None, "named step 8")
+    assert not ingest_one.fn(store, checkpoints[0], "cats", options, clean_cache=True).ingested
+    with pytest.raises(ValidationError, match="name goes with one model"):
+        IngestRequest(models=["a", "b"], corpus="c", name="n")
 
 
 @dataclass(frozen=True)

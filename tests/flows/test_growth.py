@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-import flows.capture.forward
+import flows.passes
 from flows.capture.checkpoints import Checkpoint, find_checkpoints
 from flows.capture.chosen import RowChoice
 from flows.capture.inputs import Draw, draw
@@ -44,13 +44,13 @@ def texts(store: str) -> list[str]:
 def run_tokens(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Note how many tokens each call of the model's runner is given."""
     seen: list[int] = []
-    original = flows.capture.forward.capture
+    original = flows.passes._rows
 
-    def noted(loaded, tokens, *args, **options):
-        seen.append(len(tokens))
-        return original(loaded, tokens, *args, **options)
+    def noted(part, *args):
+        seen.append(len(part.tokens))
+        return original(part, *args)
 
-    monkeypatch.setattr(flows.capture.forward, "capture", noted)
+    monkeypatch.setattr(flows.passes, "_rows", noted)
     return seen
 
 

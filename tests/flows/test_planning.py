@@ -139,8 +139,7 @@ def test_chunks_are_counted_as_they_lie_in_the_store(
 
 
 def test_every_site_has_a_forecast(store: str, checkpoints: list[Checkpoint]) -> None:
-    sites = tuple(name for name in SITES if name != "attention_probability")  # no model has it yet
-    options = CaptureOptions(sites=sites)
+    options = CaptureOptions(sites=tuple(SITES))
     (planned,) = plan(store, checkpoints[:1], options=options).steps
     assert planned.raw_bytes > planned.stored_bytes > 0
 

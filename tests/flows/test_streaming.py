@@ -23,7 +23,9 @@ class Recorder:
     starts: list[int] = field(default_factory=list)
     threads: set[str] = field(default_factory=set)
 
-    def write_block(self, site: str, token_start: int, values: np.ndarray) -> None:
+    def write_block(
+        self, site: str, token_start: int, values: np.ndarray, *, depth: int = 0
+    ) -> None:
         if token_start == self.fails_at:
             raise OSError("no room")
         self.starts.append(token_start)
@@ -68,7 +70,9 @@ def test_memory_is_bounded_by_the_queue() -> None:
     made = []
 
     class Slow(Recorder):
-        def write_block(self, site: str, token_start: int, values: np.ndarray) -> None:
+        def write_block(
+            self, site: str, token_start: int, values: np.ndarray, *, depth: int = 0
+        ) -> None:
             if token_start == 0:
                 released.wait(10)
             super().write_block(site, token_start, values)
@@ -100,7 +104,9 @@ def test_the_next_block_is_computed_while_one_is_written() -> None:
     overlapped = []
 
     class Waiting(Recorder):
-        def write_block(self, site: str, token_start: int, values: np.ndarray) -> None:
+        def write_block(
+            self, site: str, token_start: int, values: np.ndarray, *, depth: int = 0
+        ) -> None:
             if token_start == 0:
                 # Without overlap, nobody would compute the second block before this returns.
                 overlapped.append(computed.wait(timeout=60))

@@ -36,6 +36,11 @@ def test_chunk_rows(width, n_tokens, rows):
     assert chunk_rows(width, n_tokens) == rows
 
 
+def test_wide_rows_make_chunks_of_fewer():
+    # 12 heads and 512 keys are 24 KiB a row, of which 32 MiB hold 1365.
+    assert chunk_rows(384, 100_000, 12 * 512) == 1024
+
+
 @given(width=st.integers(1, 100_000), n_tokens=st.integers(1, 10**7))
 def test_chunk_rows_is_the_least_power_of_two(width, n_tokens):
     rows = chunk_rows(width, n_tokens)

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from flows.capture import Tokens, from_ids
 from flows.capture.errors import InputError, NonFiniteActivationError, UnknownSiteError
-from flows.capture.forward import capture
+from flows.capture.forward import capture, capture_whole
+from flows.capture.parts import Part
 from flows.capture.rows import RowBlock
 from flows.capture.sites import available_sites
 from flows.capture.weights import LoadedModel
@@ -54,8 +55,8 @@ def test_rows_are_the_hidden_states_of_a_batch_of_one(
 ) -> None:
     loaded = tiny_model(family)
     sites = available_sites(loaded.stack)
-    blocks = list(capture(loaded, ragged_tokens, sites, block_rows=64, batch_tokens=100))
-    residual = joined(iter(blocks), "residual", 1)
+    got = capture_whole(Part(loaded, ragged_tokens, sites, 1), batch_tokens=100)
+    residual = got["residual"]
     assert residual.shape == (4, len(ragged_tokens), 32)
     for sequence in range(ragged_tokens.n_sequences):
         rows = ragged_tokens.sequence_rows(sequence)
@@ -64,8 +65,7 @@ def test_rows_are_the_hidden_states_of_a_batch_of_one(
             assert relative_error(residual[layer, rows], expected) < SAME_ROW
         # transformers gives the output of the final norm, where there is one, for the last block.
         if "final_norm" in sites:
-            normed = joined(iter(blocks), "final_norm", 0)
-            assert relative_error(normed[rows], last) < SAME_ROW
+            assert relative_error(got["final_norm"][rows], last) < SAME_ROW
             assert loaded.stack.final_norm is not None
             raw = torch.from_numpy(residual[-1, rows])
             assert relative_error(loaded.stack.final_norm(raw).detach().numpy(), last) < SAME_ROW
@@ -171,6 +171,39 @@ def test_the_model_is_left_as_found_even_by_a_failure(
         loaded.model.eval()
 
 
+def test_a_forward_pass_ends_after_the_last_layer_that_is_wanted(
+    tiny_model: Build, ragged_tokens: Tokens
+) -> None:
+    loaded = tiny_model("llama")
+    (whole,) = capture(loaded, ragged_tokens, ["residual", "mlp_output"], block_rows=171)
+    called: list[int] = []
+    handles = [
+        block.register_forward_hook(lambda *_, number=number: called.append(number))
+        for number, block in enumerate(loaded.model.layers)
+    ]
+    try:
+        options = {"block_rows": 171, "layers": (0, 1), "batch_tokens": 100}
+        (early,) = capture(loaded, ragged_tokens, ["residual", "mlp_output"], **options)
+        assert set(called) == {0}
+        np.testing.assert_array_equal(early.values["residual"].shape, (2, 171, 32))
+        for layer in range(2):
+            assert (
+                relative_error(early.values["residual"][layer], whole.values["residual"][layer])
+                < SAME_ROW
+            )
+        assert (
+            relative_error(early.values["mlp_output"][0], whole.values["mlp_output"][0]) < SAME_ROW
+        )
+        called.clear()
+        list(capture(loaded, ragged_tokens, ["residual", "final_norm"], **options))
+        assert set(called) == {0, 1, 2}
+    finally:
+        for handle in handles:
+            handle.remove()
+    (again,) = capture(loaded, ragged_tokens, ["residual", "mlp_output"], block_rows=171)
+    np.testing.assert_array_equal(again.values["residual"], whole.values["residual"])
+
+
 def test_progress_counts_real_tokens(tiny_model: Build, ragged_tokens: Tokens) -> None:
     done: list[int] = []
     loaded = tiny_model("gpt2")
@@ -209,6 +242,5 @@ def test_losses_are_the_models_own(tiny_model: Build, ragged_tokens: Tokens) -> 
         assert np.nanmean(losses[rows]) == pytest.approx(expected, rel=1e-5)
 
 
-def test_there_is_no_loss_without_a_head_or_of_an_encoder(tiny_model: Build) -> None:
+def test_there_is_no_loss_without_a_head(tiny_model: Build) -> None:
     assert "token_loss" not in available_sites(tiny_model("gpt2").stack)
-    assert "token_loss" not in available_sites(tiny_model("bert", head=True).stack)

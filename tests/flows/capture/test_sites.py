@@ -11,7 +11,8 @@ from transformers.models.gpt_neox.modeling_gpt_neox import apply_rotary_pos_emb
 
 from flows.capture import Tokens, find_checkpoints
 from flows.capture.errors import UnknownSiteError
-from flows.capture.forward import capture
+from flows.capture.forward import capture, capture_whole
+from flows.capture.parts import Part
 from flows.capture.sites import available_sites, site_shapes
 from flows.capture.weights import LoadedModel, load_model
 
@@ -26,14 +27,14 @@ ROW_SITES = {
     "attention_logit_deviation",
     "attention_max",
 }
+PROBABILITIES = "attention_probability"
 # Their attention does not go through the interface of transformers, or there is none.
 UNWATCHED = {"bloom", "falcon", "mamba", "mpt"}
 FUSED = {"bloom", "falcon", "mpt"}
 
 
 def values(loaded: LoadedModel, tokens: Tokens, *sites: str) -> dict[str, NDArray[np.float32]]:
-    (block,) = capture(loaded, tokens, sites, block_rows=len(tokens), batch_tokens=150)
-    return dict(block.values)
+    return capture_whole(Part(loaded, tokens, sites, 1), batch_tokens=150)
 
 
 def test_which_sites_each_family_has(tiny_model: Build, family: str) -> None:
@@ -44,7 +45,7 @@ def test_which_sites_each_family_has(tiny_model: Build, family: str) -> None:
     if family != "mamba":
         expected |= {"attention_output", "mlp_output"}
     if family not in UNWATCHED:
-        expected |= ROW_SITES
+        expected |= {*ROW_SITES, PROBABILITIES}
     if family not in UNWATCHED - FUSED:
         expected |= {"query", "key", "value"}
     if family not in {*UNWATCHED, "gpt2", "opt"} and (stack.causal or family == "modernbert"):
@@ -57,7 +58,7 @@ def test_which_sites_each_family_has(tiny_model: Build, family: str) -> None:
 def test_shapes_are_in_the_order_of_the_store(tiny_model: Build, ragged_tokens: Tokens) -> None:
     loaded = tiny_model("llama", attention="eager")
     got = values(loaded, ragged_tokens, *available_sites(loaded.stack))
-    for shape in site_shapes(loaded.stack, available_sites(loaded.stack)):
+    for shape in site_shapes(loaded.stack, available_sites(loaded.stack), key_positions=40):
         sizes = {**shape.sizes, "token": len(ragged_tokens)}
         assert got[shape.name].shape == tuple(sizes[dim] for dim in shape.dims)
     # Four heads share two keys and values, which stay two.

@@ -194,7 +194,7 @@ def test_one_forward_pass_gives_all_stages(media_model: Source, pictures: Path) 
         for each in loaded.each_stack()
     ]
     calls: list[int] = []
-    counting = loaded.model.register_forward_hook(lambda *_: calls.append(1))
+    counting = loaded.model.register_forward_pre_hook(lambda *_: calls.append(1))
     blocks = list(capture_stacks(parts, batch_tokens=200))
     counting.remove()
     # The first stage has 64 rows an image: three of the five images at once.

@@ -1,0 +1,37 @@
+"""Which head a model of text is given, so that it predicts the tokens that it was trained to."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from transformers import (
+    MODEL_FOR_MASKED_LM_MAPPING,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    PreTrainedConfig,
+)
+
+_OF_NEXT_TOKENS: Final = ("ForCausalLM", "LMHeadModel")
+
+
+def family_of(
+    config: PreTrainedConfig, *, head: bool
+) -> type[AutoModel | AutoModelForCausalLM | AutoModelForMaskedLM]:
+    """Return the class of `transformers` that builds a model, with or without its head.
+
+    Encoders get the head that predicts masked tokens, unless they are set up as decoders or were
+    saved as such.
+
+    Args:
+        config: Config of the model.
+        head: Whether the part that predicts tokens is wanted.
+    """
+    if not head:
+        return AutoModel
+    saved_as = config.architectures or ()
+    is_decoder = getattr(config, "is_decoder", False) or any(
+        name.endswith(_OF_NEXT_TOKENS) for name in saved_as
+    )
+    masked = type(config) in MODEL_FOR_MASKED_LM_MAPPING
+    return AutoModelForMaskedLM if masked and not is_decoder else AutoModelForCausalLM

@@ -1,0 +1,31 @@
+"""Encoded chunks on their way to the store: handed over as they are, many at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+
+import numpy as np
+from zarr.buffer.cpu import Buffer
+
+
+class EncodedBytes(Buffer):
+    """Bytes that are handed to the store as they are, where zarr's own buffer copies them."""
+
+    def __init__(self, encoded: bytes) -> None:
+        super().__init__(np.frombuffer(encoded, np.uint8))
+        self._encoded = encoded
+
+    def to_bytes(self) -> bytes:
+        """Return the bytes themselves."""
+        return self._encoded
+
+
+async def run_all(operations: Iterable[Coroutine[None, None, None]]) -> None:
+    """Run operations side by side; the first failure stops the others and is raised as it is."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for operation in operations:
+                tasks.create_task(operation)
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
