@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from flows.capture.checkpoints import find_checkpoints
+from flows.capture.configs import load_config
 from flows.capture.errors import CheckpointError
 from flows.capture.random_sources import RANDOM_PREFIX
 from flows.capture.rounding import FULL_PRECISION, PRECISIONS, Precision
@@ -55,6 +56,7 @@ def source_job(
     if "imported" in step.identity:
         raise CheckpointError(f"{where} was imported as tensors, so that there is no model to run")
     checkpoint = replace(_find(held, step, where, source), trusted=trusted)
+    load_config(checkpoint)  # It says what is in the way of reading one at all, before digests do.
     options = options.like(step.identity)
     corpus = read_corpus(repository, held.corpus)
     read = [one for one in corpus.earlier() if one.identity() == step.identity["corpus"]]
