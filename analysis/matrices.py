@@ -115,8 +115,9 @@ def _steps(
         }
         for layer in subject.layers:
             found = _slabs(repository, snapshot, subject, layers=(layer,))
-            definitions = _definitions("steps", settings)
-            yield Matrix(Comparison(found, (), sample, seed), {subject.path: definitions})
+            if len(found) > 1:
+                definitions = _definitions("steps", settings)
+                yield Matrix(Comparison(found, (), sample, seed), {subject.path: definitions})
 
 
 def _models(
