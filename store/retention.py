@@ -15,12 +15,13 @@ from zarr.abc.store import Store
 from zarr.core.sync import sync
 
 from .arrays import member, step_capacity
-from .cells import read_texts
+from .cells import read_cells, read_texts, write_cells
 from .claims import claim_slot
 from .columns import Column, read_columns
 from .errors import StoreError, UnknownNameError
 from .history import history
 from .listing import list_groups
+from .nonfinite import count_nonfinite
 from .repository import Repository
 from .schema import SITES, STEP, STEP_COORDINATES, is_site
 from .site_depths import erase
@@ -129,6 +130,11 @@ async def _total_size(store: Store, keys: Sequence[str]) -> int:
 
 
 def _drop(group: zarr.Group, slot: int, dropped: Dropped) -> None:
+    (nonfinite,) = map(int, read_cells(group, slot, "nonfinite"))
+    if nonfinite and dropped.sites_left:
+        # Else a census would miss those that go.
+        gone = sum(count_nonfinite(group, site, slot) for site in dropped.sites)
+        write_cells(group, slot, {"nonfinite": nonfinite - gone})
     for site in dropped.sites:
         erase(group, site, slot)
     member(group, "sites")[slot] = np.asarray(" ".join(dropped.sites_left))

@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 from store import open_store, retention
-from store.catalogue import catalogue
+from store.catalogue import catalogue, find_step
 from store.errors import StoreError, UnknownNameError
 from store.history import create_tag, history
 from store.metrics import Definition, read_metrics, write_metrics
@@ -58,6 +58,21 @@ def test_a_dropped_site_leaves_the_others(repository, toy):
     (left,) = catalogue(repository)
     assert left.stored_bytes == held.stored_bytes - sum(one.stored_bytes for one in dropped)
     assert drop_activations(repository, toy.PATH, steps=[0], sites=["final_norm"]) == []
+
+
+def test_values_that_are_not_finite_are_counted_without_what_was_dropped(repository, toy):
+    with reserve_step(
+        repository, toy.PATH, 9, identity={"variant": 0}, allow_nonfinite=True
+    ) as writer:
+        for site in SITES:
+            values = toy.values(9, site)
+            values[..., :3, 0] = np.nan
+            writer.write_block(site, 0, values)
+        writer.commit(provenance={})
+    drop_activations(repository, toy.PATH, steps=[9], sites=["residual"])
+    # Three rows of the final norm; four layers of three rows went.
+    assert find_step(repository, toy.PATH, 9).nonfinite == 3
+    assert census(repository) == []
 
 
 def test_metrics_stay(repository, toy):
