@@ -87,16 +87,16 @@ def stack_sizes(
 def _sizes(job: Job, loaded: LoadedModel, tokens: Tokens, held: Mapping[str, Held]) -> StackSizes:
     from flows.capture.sites import site_shapes
 
-    stack = loaded.stack
+    stack, sites = loaded.stack, wanted_sites(job, loaded)
     new_rows = with_rows(job, loaded, tokens).n_rows
     path = "/".join(filter(None, (job.path, stack.name)))
     if path in held:
         own = held[path]
-        shapes = site_shapes(stack, list(own.lacking))
-        depths = {site: len(layers) or 1 for site, layers in own.lacking.items()}
+        shapes = site_shapes(stack, [site for site in sites if site in own.lacking])
+        depths = {shape.name: len(own.lacking[shape.name]) or 1 for shape in shapes}
     else:
         own = Held({}, 0, chunk_rows(stack.width, new_rows))
-        shapes = site_shapes(stack, wanted_sites(job, loaded), job.options.layers)
+        shapes = site_shapes(stack, sites, job.options.layers)
         depths = {shape.name: shape.depth for shape in shapes}
     row_bytes = {shape.name: _VALUE_BYTES * math.prod(shape.features) for shape in shapes}
     return StackSizes(path, new_rows, own.n_rows, own.chunk_rows, row_bytes, depths)
