@@ -67,8 +67,7 @@ def test_what_a_corpus_grew_by_is_planned_alone(
 @pytest.mark.parametrize(
     "options",
     [
-        CaptureOptions(rows=RowChoice("last")),
-        CaptureOptions(rows=RowChoice("mean"), layers=(1, 2)),
+        CaptureOptions(rows=RowChoice("last"), layers=(1, 2)),
         CaptureOptions(rows=RowChoice("sample", 3), layers=(2,), sites=("residual", "query")),
     ],
 )
