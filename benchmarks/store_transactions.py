@@ -10,7 +10,6 @@ from itertools import product
 from pathlib import Path
 from unittest import mock
 
-import icechunk
 import numpy as np
 import zarr
 
@@ -52,8 +51,11 @@ def _refer(repository: Repository, step: int) -> None:
 
     Half a million files would take longer than all that is measured.
     """
+    # Not above: it has to be imported after the store, which says what it may log.
+    from icechunk import VirtualChunkSpec
+
     chunks = [
-        icechunk.VirtualChunkSpec([step, layer, chunk, 0], f"file:///nowhere/{step}", 0, 4096)
+        VirtualChunkSpec([step, layer, chunk, 0], f"file:///nowhere/{step}", 0, 4096)
         for layer, chunk in product(range(SHAPE[0]), range(SHAPE[1] // CHUNK_ROWS))
     ]
     session, root = repository.write()

@@ -27,7 +27,7 @@ def count_nonfinite(group: zarr.Group, site: str, slot: int) -> int:
     count, cell = read_cells(group, slot, "n_tokens", SITE_LAYERS)
     array = ActivationArray(group, site, int(count) or member(group, "token_id").shape[0])
     layers = decoded(str(cell), [site], axis_labels(group.attrs.asdict()))
-    depths = [array.depth_of(label) for label in layers.get(site, ())]
+    depths: list[int | None] = [array.depth_of(label) for label in layers.get(site, ())]
     undefined = undefined_tokens(group, site_variable(site))
     total = 0
     for depth in depths or [None]:
