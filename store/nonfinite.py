@@ -8,10 +8,10 @@ import zarr
 from .arrays import member
 from .cells import read_cells
 from .chunks import ActivationArray
-from .encode import undefined_tokens
 from .errors import CorruptChunkError, MissingChunkError
 from .held_layers import SITE_LAYERS, axis_labels, decoded
 from .schema import site_variable
+from .undefined import undefined_tokens
 
 
 def count_nonfinite(group: zarr.Group, site: str, slot: int) -> int:
