@@ -88,15 +88,17 @@ def _sizes(job: Job, loaded: LoadedModel, tokens: Tokens, held: Mapping[str, Hel
     from flows.capture.sites import site_shapes
 
     stack, sites = loaded.stack, wanted_sites(job, loaded)
-    new_rows = with_rows(job, loaded, tokens).n_rows
+    kept = with_rows(job, loaded, tokens)
+    new_rows, keys = kept.n_rows, kept.longest
     path = "/".join(filter(None, (job.path, stack.name)))
     if path in held:
         own = held[path]
-        shapes = site_shapes(stack, [site for site in sites if site in own.lacking])
+        lacking = [site for site in sites if site in own.lacking]
+        shapes = site_shapes(stack, lacking, key_positions=keys)
         depths = {shape.name: len(own.lacking[shape.name]) or 1 for shape in shapes}
     else:
         own = Held({}, 0, chunk_rows(stack.width, new_rows))
-        shapes = site_shapes(stack, sites, job.options.layers)
+        shapes = site_shapes(stack, sites, job.options.layers, keys)
         depths = {shape.name: shape.depth for shape in shapes}
     row_bytes = {shape.name: _VALUE_BYTES * math.prod(shape.features) for shape in shapes}
     return StackSizes(path, new_rows, own.n_rows, own.chunk_rows, row_bytes, depths)

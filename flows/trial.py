@@ -153,9 +153,8 @@ def _positions(job: Job, parts: Sequence[tuple[LoadedModel, Tokens]]) -> int:
         return sum(len(rows) for _, rows in parts)
     sites = wanted_sites(job, loaded)
     batch = job.options.batch_tokens or batch_size(loaded, sites)
-    window = window_tokens(
-        with_rows(job, loaded, tokens), site_shapes(loaded.stack, sites, job.options.layers), batch
-    )
+    shapes = site_shapes(loaded.stack, sites, job.options.layers, tokens.longest)
+    window = window_tokens(with_rows(job, loaded, tokens), shapes, batch)
     return padded_positions(tokens, max(window, int(tokens.lengths.max())), batch)
 
 

@@ -23,6 +23,8 @@ from store.errors import StoreFullError
 from store.repository import Repository
 from store.schema import SITES
 
+SAMPLE = RowChoice("sample", 3)
+
 
 def plan(store: str, checkpoints: list[Checkpoint], **options):
     """Plan with the shortest trial."""
@@ -68,7 +70,9 @@ def test_what_a_corpus_grew_by_is_planned_alone(
     "options",
     [
         CaptureOptions(rows=RowChoice("last"), layers=(1, 2)),
-        CaptureOptions(rows=RowChoice("sample", 3), layers=(2,), sites=("residual", "query")),
+        CaptureOptions(
+            rows=RowChoice("sample", 3), layers=(2,), sites=("residual", "attention_probability")
+        ),
     ],
 )
 def test_chosen_rows_and_layers_are_planned_as_they_are_stored(
