@@ -14,7 +14,6 @@ from functools import cached_property
 from itertools import pairwise
 
 import google_crc32c
-import icechunk
 import numpy as np
 import numpy.typing as npt
 import zarr
@@ -26,23 +25,15 @@ from zarr.core.sync import sync
 
 from .arrays import member
 from .blosc_blocks import decode_range
+from .chunk_faults import CRC_BYTES, damage, explained
 from .chunk_place import ChunkPlace
-from .errors import CorruptChunkError, MissingChunkError, StoreError, TruncatedChunkError
+from .errors import CorruptChunkError, StoreError
 from .schema import BLOCK, LAYER, STEP, TOKEN, site_variable
-from .translation import first_line
 
 Floats = npt.NDArray[np.float32]
 
 CHUNKS_AT_ONCE = 4
 """Encoded chunks fetched together: enough to hide the latency of an object store."""
-
-_CRC_BYTES = 4
-_BLOSC_LENGTH = slice(12, 16)
-"""Where a Blosc header holds the number of encoded bytes."""
-
-
-_SIGNS_OF_LOSS = ("not found", "NoSuchKey")
-_SIGNS_OF_CUTTING = ("range was invalid", "InvalidRange")
 
 
 class ActivationArray:
@@ -219,7 +210,7 @@ class ActivationArray:
                 if isinstance(result, np.ndarray):
                     yield number, result
                 else:
-                    raise _explained(result, self.place(slot, depth, number)) from result
+                    raise explained(result, self.place(slot, depth, number)) from result
 
     async def _fetch(
         self, keys: Sequence[str]
@@ -260,9 +251,9 @@ class ActivationArray:
         self, slot: int, depth: int | None, number: int, encoded: npt.NDArray[np.uint8]
     ) -> npt.NDArray[np.uint8]:
         """Return a chunk without its checksum, after a check that it is the right one."""
-        body, crc = encoded[:-_CRC_BYTES], encoded[-_CRC_BYTES:]
-        if len(encoded) <= _CRC_BYTES or google_crc32c.value(body) != int(crc.view("<u4")[0]):
-            raise _damage(str(self.place(slot, depth, number)), encoded)
+        body, crc = encoded[:-CRC_BYTES], encoded[-CRC_BYTES:]
+        if len(encoded) <= CRC_BYTES or google_crc32c.value(body) != int(crc.view("<u4")[0]):
+            raise damage(str(self.place(slot, depth, number)), encoded)
         return body
 
     @contextmanager
@@ -272,30 +263,6 @@ class ActivationArray:
             yield
         except (RuntimeError, ValueError) as error:
             raise CorruptChunkError(str(self.place(slot, depth, number)), str(error)) from error
-
-
-def _damage(place: str, encoded: npt.NDArray[np.uint8]) -> CorruptChunkError:
-    """Tell a cut object from a changed one by the length its Blosc header gives."""
-    length = encoded[_BLOSC_LENGTH].tobytes()
-    written = int.from_bytes(length, "little") + _CRC_BYTES
-    if len(length) < 4 or len(encoded) < written:
-        return TruncatedChunkError(place, f"{len(encoded)} bytes are left of {written}")
-    return CorruptChunkError(place, f"the checksum of its {len(encoded)} bytes differs")
-
-
-def _explained(error: BaseException | None, place: ChunkPlace) -> BaseException:
-    """Tell a lost chunk and a cut one from a store that cannot be reached."""
-    if error is None:
-        return MissingChunkError(str(place))
-    if not isinstance(error, icechunk.IcechunkError):
-        return error
-    # Icechunk has one kind of error; what an object store answered is only in its text.
-    text = str(error)
-    if any(sign in text for sign in _SIGNS_OF_LOSS):
-        return MissingChunkError(str(place))
-    if any(sign in text for sign in _SIGNS_OF_CUTTING):
-        return TruncatedChunkError(str(place), "its object is shorter than what was written")
-    return StoreError(f"cannot read {place}: {first_line(error)}")
 
 
 def _check_codecs(array: zarr.Array[ArrayV3Metadata]) -> None:
