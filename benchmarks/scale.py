@@ -101,7 +101,7 @@ def opening(place: Path) -> tuple[float, float]:
 
 def run(models: int, steps: int, layers: int) -> Iterator[Figure]:
     """Measure one size, and yield each figure as it comes."""
-    with tempfile.TemporaryDirectory(dir=".") as folder:
+    with tempfile.TemporaryDirectory() as folder:
         place = Path(folder).resolve() / "store"
         started = time.perf_counter()
         fill(place, models, steps, layers)
