@@ -12,8 +12,6 @@ from analysis.labelled import compute_metrics
 from analysis.metrics import METRICS
 
 
-@xr.register_dataset_accessor("geometry")
-@xr.register_dataarray_accessor("geometry")
 class Geometry:
     """The geometry of the activations of a Dataset or DataArray, as ``data.geometry``.
 

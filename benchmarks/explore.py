@@ -3,7 +3,8 @@
     python benchmarks/explore.py [--json] [--quick]
 
 The store holds 20 models of 150 steps and 13 layers, with one metric of all of them. The page is
-asked for in another process than the server's; what Chromium then needs to draw it is not in here.
+asked for in another process than the server's, by a plain request, and by Chromium where it is
+installed: until the curves are drawn. Filling the store takes the most of its minutes.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import shutil
 import statistics
 import sys
 import tempfile
@@ -20,6 +22,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 os.environ["ICECHUNK_LOG"] = "error"
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
@@ -28,7 +31,7 @@ import xarray as xr
 from analysis.choose import make_plan
 from analysis.work import RESIDUAL, definitions_of
 from benchmarks.activations import CORPUS
-from benchmarks.figures import Figure, show
+from benchmarks.figures import Figure, progress, show
 from benchmarks.store_open import fill_blank
 from store.metrics import write_metrics
 from store.repository import Repository
@@ -50,6 +53,7 @@ def fill(folder: Path, models: int, steps: int) -> str:
             snapshot=repository.snapshot_id(),
             definitions=definitions_of(plan, RESIDUAL),
         )
+        progress(f"filled model {number + 1} of {models}")
     return Repository.open(folder).uri
 
 
@@ -79,6 +83,28 @@ def wait_for_page(port: int) -> float:
     return time.perf_counter() - started
 
 
+DRAWN = "!!window.Bokeh && Bokeh.documents.length > 0 && Bokeh.documents[0].is_idle"
+
+
+def wait_for_plot(port: int, folder: Path, times: int) -> list[float]:
+    """Return the seconds until Chromium has drawn the curves, none where it is not installed."""
+    from conftest import running
+
+    executable = shutil.which("chromium")
+    if executable is None:
+        progress("no chromium: how long it takes to draw is not measured")
+        return []
+    took = []
+    with running(executable, folder) as browser:
+        for _ in range(times):
+            started = time.perf_counter()
+            browser.open(f"http://127.0.0.1:{port}/", drawn=DRAWN)
+            browser.settle()
+            took.append(time.perf_counter() - started)
+            progress(f"drawn in {took[-1]:.2f} s")
+    return took
+
+
 def main() -> int:
     """Measure, print, and return 1 if a bar is missed."""
     parser = argparse.ArgumentParser(
@@ -97,14 +123,19 @@ def main() -> int:
         try:
             port = ours.recv()
             first, *later = (wait_for_page(port) for _ in range(4))
+            progress(f"page: first {first:.2f} s, again {statistics.median(later):.2f} s")
+            drawn = wait_for_plot(port, Path(folder) / "profile", 3)
         finally:
             server.terminate()
             server.join()
-    label = f"page of {models} models × {steps} steps"
+    label = f"{models} models × {steps} steps"
     figures = [
-        Figure(f"{label}, first", first, "s", 3.0, "at most", "the bar"),
-        Figure(f"{label}, again", statistics.median(later), "s", 3.0, "at most", "the bar"),
+        Figure(f"page of {label}, first", first, "s", 3.0, "at most", "the bar"),
+        Figure(f"page of {label}, again", statistics.median(later), "s", 3.0, "at most", "the bar"),
     ]
+    if drawn:
+        median = statistics.median(drawn)
+        figures.append(Figure(f"drawn, {label}", median, "s", 3.0, "at most", "the bar"))
     show(figures, as_json=arguments.json)
     return int(any(figure.holds is False for figure in figures))
 

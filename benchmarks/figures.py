@@ -37,6 +37,12 @@ class Figure:
         return self.value >= self.bar if self.side == "at least" else self.value <= self.bar
 
 
+def progress(text: str) -> None:
+    """Tell how far a benchmark is, beside the table or document that it ends with."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
 def show(figures: Sequence[Figure], *, as_json: bool) -> None:
     """Print a table, or one JSON object."""
     if as_json:

@@ -3,8 +3,9 @@
     python benchmarks/loader.py [--json] [--quick]
 
 It writes below the current directory, so that it measures the disk you are on. Speeds are ratios
-within one round; the median over rounds is shown. Memory is that of the process, which reads
-several times as much as its buffer holds.
+within one round, of whole epochs; the median over rounds is shown. Memory is how far the resident
+memory of a fresh process rises above what it was before an epoch (Linux), which reads several
+times as much as its buffer holds.
 """
 
 from __future__ import annotations
@@ -12,23 +13,21 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
-import resource
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 os.environ["ICECHUNK_LOG"] = "error"
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import psutil
 from torch.utils.data import DataLoader
 
 from benchmarks.activations import PATH, prepare, store_step, synthetic
-from benchmarks.figures import Figure, show
+from benchmarks.figures import Figure, progress, show
 from flows.capture.dataset import RowDataset
 from store.loader import load_rows
 from store.repository import Repository
@@ -53,17 +52,21 @@ def loaded(uri: str, buffer_bytes: int, *, shuffle: bool) -> DataLoader[object]:
 
 def rates(uri: str, buffer_bytes: int, rounds: int) -> list[Figure]:
     """Measure each way of reading in its turn."""
-    repository = Repository.open(uri, read_only=True)
-    taken: dict[str, list[float]] = {"bare": [], "in order": [], "shuffled": []}
+    found = slabs(Repository.open(uri, read_only=True), PATH)
+    in_order, shuffled = (loaded(uri, buffer_bytes, shuffle=shuffle) for shuffle in (False, True))
+    ways: dict[str, Callable[[], Iterable[object]]] = {
+        "bare": lambda: (block for slab in found for block in slab.blocks()),
+        "in order": lambda: in_order,
+        "shuffled": lambda: shuffled,
+    }
+    taken: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(rounds + 1):
-        found = slabs(repository, PATH)
-        bare = seconds(block for slab in found for block in slab.blocks())
-        ordered = seconds(loaded(uri, buffer_bytes, shuffle=False))
-        shuffled = seconds(loaded(uri, buffer_bytes, shuffle=True))
-        if number:  # The first round warms up.
-            for name, took in zip(taken, (bare, ordered, shuffled), strict=True):
-                taken[name].append(took)
-    total = sum(4 * slab.shape[0] * slab.shape[1] for slab in slabs(repository, PATH)) / MIB
+        took = {name: seconds(way()) for name, way in ways.items()}
+        told = ", ".join(f"{name} {value:.2f} s" for name, value in took.items())
+        progress(f"round {number} of {rounds}: {told}" if number else f"warming up: {told}")
+        for name in ways if number else ():
+            taken[name].append(took[name])
+    total = sum(4 * slab.shape[0] * slab.shape[1] for slab in found) / MIB
 
     def median(over: str, under: str) -> float:
         pairs = zip(taken[over], taken[under], strict=True)
@@ -80,15 +83,24 @@ def memory(uri: str, buffer_bytes: int) -> list[Figure]:
     """Measure what shuffling adds to the memory of a fresh process."""
     little = load_rows(uri, PATH, layers=[0], shuffle=False)
     seconds(RowDataset(little))
-    before = psutil.Process().memory_info().rss
+    # Importing took more than an epoch does: its peak is forgotten.
+    Path("/proc/self/clear_refs").write_text("5")
+    before = resident("VmRSS")
     seconds(loaded(uri, buffer_bytes, shuffle=True))
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+    grown = resident("VmHWM") - before
     return [
         Figure("memory beside the process", grown / MIB, "MiB"),
         Figure(
             "memory per byte of buffer", grown / buffer_bytes, "×", 1.5, "at most", "its buffer"
         ),
     ]
+
+
+def resident(which: str) -> int:
+    """Return the bytes of this process that are in memory, now (VmRSS) or at most (VmHWM)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (line,) = (line for line in lines if line.startswith(which))
+    return int(line.split()[1]) * 1024
 
 
 def main() -> int:
@@ -103,6 +115,7 @@ def main() -> int:
     buffer_bytes = (64 if arguments.quick else 256) * MIB
     spawn = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory(dir=".") as folder:
+        progress(f"storing {layers * tokens * 768 * 4 / MIB:.0f} MiB")
         repository = prepare(Path(folder) / "store", (layers, tokens, 768))
         store_step(repository, 0, synthetic(layers, tokens, 768, dtype="bfloat16"))
         uri = repository.uri

@@ -11,22 +11,12 @@ from contextlib import contextmanager
 from typing import Final
 
 import click
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.table import Table
-from rich.text import Text
 
 WIDE = 200
 """Columns of a table that goes to a file or a pipe, where no terminal sets the width."""
 
 
+ONE_LOUDNESS: Final = "Give either --quiet or --verbose."
 _LOUDNESS: Final = "actlas.loudness"
 _KEPT: Final = "actlas.kept"
 
@@ -34,6 +24,39 @@ _KEPT: Final = "actlas.kept"
 def set_loudness(*, quiet: bool, verbose: bool) -> None:
     """Choose for the command that runs what is printed besides results and errors."""
     click.get_current_context().meta[_LOUDNESS] = -1 if quiet else int(verbose)
+
+
+def add_loudness(command: click.Command) -> None:
+    """Let a command, or every command of a group, take ``--quiet`` and ``--verbose`` itself."""
+    if isinstance(command, click.Group):
+        for each in command.commands.values():
+            add_loudness(each)
+        return
+    command.params += [
+        click.Option(
+            ["-q", "--quiet"],
+            is_flag=True,
+            expose_value=False,
+            callback=_chosen,
+            help="Print results and errors, nothing else.",
+        ),
+        click.Option(
+            ["-v", "--verbose"],
+            is_flag=True,
+            expose_value=False,
+            callback=_chosen,
+            help="Print where errors come from, too.",
+        ),
+    ]
+
+
+def _chosen(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if not value:
+        return
+    wanted = -1 if param.name == "quiet" else 1
+    if ctx.meta.get(_LOUDNESS) == -wanted:
+        raise click.UsageError(ONE_LOUDNESS)
+    ctx.meta[_LOUDNESS] = wanted
 
 
 def is_quiet() -> bool:
@@ -46,10 +69,10 @@ def is_verbose() -> bool:
     return _of_this_run(_LOUDNESS, 0) == 1
 
 
-def say(text: str) -> None:
+def say(text: str, *, err: bool = False) -> None:
     """Tell what was done and what may come next, unless the user wants it quiet."""
     if not is_quiet():
-        click.echo(text)
+        click.echo(text, err=err)
 
 
 def keep_in_mind(kept: str) -> None:
@@ -108,6 +131,10 @@ def print_table(
         title: Line above it.
         colours: Colours of cells by their text, on a terminal that has colours.
     """
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(title=title or None, title_justify="left", box=None, pad_edge=False)
     for index, column in enumerate(columns):
         numeric = bool(rows) and all(_is_number(row[index]) for row in rows)
@@ -153,6 +180,16 @@ def progress_bar(description: str) -> Iterator[Callable[[int, int], None]]:
     Yields:
         A function that takes how many more things are done, and how many there are.
     """
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}", markup=False),

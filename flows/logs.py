@@ -42,11 +42,11 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(document, ensure_ascii=False, default=str)
 
 
-def log_to_output(*, as_json: bool) -> None:
-    """Write the records of actlas to standard output from now on."""
+def log_to_output(*, as_json: bool, quiet: bool = False) -> None:
+    """Write the records of actlas to standard output from now on; if quiet, only warnings."""
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(JsonFormatter() if as_json else logging.Formatter(_TEXT))
     logger = logging.getLogger(LOGGER)
     logger.handlers = [handler]
-    logger.setLevel(logging.INFO)
+    logger.setLevel(logging.WARNING if quiet else logging.INFO)
     logger.propagate = False

@@ -1,12 +1,35 @@
-"""Reads models and runs them; finding, cutting and digesting need no torch."""
+"""Reads models and runs them; finding, cutting and digesting need no torch.
 
-from flows.capture.checkpoints import Checkpoint, find_checkpoints
-from flows.capture.configs import load_config, longest_input
-from flows.capture.errors import CaptureError
-from flows.capture.fingerprints import Fingerprint, fingerprint
-from flows.capture.inputs import Cut, cut_characters, from_ids, tokenize
-from flows.capture.tokenizer import load_tokenizer
-from flows.capture.tokens import Tokens
+What is exported is imported when it is first used, as in ``store``.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .checkpoints import Checkpoint, find_checkpoints
+    from .configs import load_config, longest_input
+    from .errors import CaptureError
+    from .fingerprints import Fingerprint, fingerprint
+    from .inputs import Cut, cut_characters, from_ids, tokenize
+    from .tokenizer import load_tokenizer
+    from .tokens import Tokens
+
+_MODULE_OF = {
+    "CaptureError": "errors",
+    "Checkpoint": "checkpoints",
+    "Cut": "inputs",
+    "Fingerprint": "fingerprints",
+    "Tokens": "tokens",
+    "cut_characters": "inputs",
+    "find_checkpoints": "checkpoints",
+    "fingerprint": "fingerprints",
+    "from_ids": "inputs",
+    "load_config": "configs",
+    "load_tokenizer": "tokenizer",
+    "longest_input": "configs",
+    "tokenize": "inputs",
+}
 
 __all__ = [
     "CaptureError",
@@ -23,3 +46,9 @@ __all__ = [
     "longest_input",
     "tokenize",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)

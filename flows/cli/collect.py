@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flows.cli.options import Age, NameList, NumberList, examples, json_option, store_option
-from flows.console import byte_size, print_json, print_table
+from flows.console import byte_size, print_json, print_table, say
 
 if TYPE_CHECKING:
     from store.retention import Dropped, Garbage
@@ -94,7 +94,7 @@ def gc(
     if before is not None and after is not None:
         click.echo(f"{store}: {byte_size(before)} before, {byte_size(after)} now")
     if not yes:
-        click.echo("Nothing was changed. Repeat with --yes to do it.")
+        say("Nothing was changed. Repeat with --yes to do it.")
 
 
 def _print_dropped(model: str | None, dropped: Sequence[Dropped], *, done: bool) -> None:

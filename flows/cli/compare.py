@@ -18,7 +18,7 @@ from flows.cli.options import (
     steps_filter,
     store_option,
 )
-from flows.console import duration, print_json, progress_bar
+from flows.console import duration, print_json, progress_bar, say
 
 if TYPE_CHECKING:
     from analysis.matrices import Over
@@ -107,4 +107,4 @@ def compare(
     took = "" if plan or not report.computed else f" in {duration(report.seconds)}"
     click.echo(f"{report.computed:,} {done}{took}, {report.up_to_date:,} up to date")
     if output is not None and not plan:
-        click.echo(f"Wrote {output}")
+        say(f"Wrote {output}")

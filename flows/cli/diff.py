@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flows.cli.options import examples, json_option, store_option
-from flows.console import print_json, print_table
+from flows.console import print_json, print_table, say
 
 if TYPE_CHECKING:
     from flows.before_after import Pair, Record
@@ -90,7 +90,7 @@ def diff(
         return
     _print(records)
     for file in outputs:
-        click.echo(f"Wrote {file}")
+        say(f"Wrote {file}")
 
 
 def _print(records: list[Record]) -> None:

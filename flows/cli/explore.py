@@ -6,7 +6,8 @@ from importlib.util import find_spec
 
 import click
 
-from flows.cli.options import examples, store_option
+from flows.cli.options import examples, json_option, store_option
+from flows.console import print_json, say
 
 
 @click.command(
@@ -28,7 +29,8 @@ from flows.cli.options import examples, store_option
     " computations in it: there is no password.",
 )
 @store_option
-def explore(port: int, address: str, store: str) -> None:
+@json_option
+def explore(port: int, address: str, store: str, as_json: bool) -> None:
     """Serve a page to look around the store with, while it grows, until Ctrl-C.
 
     Metrics over depth and training, the tokens of a layer in a plane, the nearest tokens of each,
@@ -52,7 +54,11 @@ def explore(port: int, address: str, store: str) -> None:
         ) from error
     server.start()
     try:
-        click.echo(f"Open http://{address}:{server.port}/ in a browser. Ctrl-C ends it.")
+        url = f"http://{address}:{server.port}/"
+        if as_json:
+            print_json({"url": url, "store": store})
+        else:
+            click.echo(f"Open {url} in a browser. Ctrl-C ends it.")
         server.io_loop.start()
     except KeyboardInterrupt:
-        click.echo("Stopped; metrics that were computed here are in the store.", err=True)
+        say("Stopped; metrics that were computed here are in the store.", err=True)

@@ -32,7 +32,7 @@ from flows.cli.study import study
 from flows.cli.train import train_tiny
 from flows.cli.verify import verify
 from flows.cli.watch import watch
-from flows.console import set_loudness
+from flows.console import ONE_LOUDNESS, add_loudness, set_loudness
 from flows.ending import ended_before_finalization
 
 
@@ -63,7 +63,7 @@ from flows.ending import ended_before_finalization
 def actlas(ctx: click.Context, quiet: bool, verbose: bool, config: Path | None) -> None:
     """Keep the activations of neural networks once, and ask them anything later."""
     if quiet and verbose:
-        raise click.UsageError("Give either --quiet or --verbose.")
+        raise click.UsageError(ONE_LOUDNESS)
     set_loudness(quiet=quiet, verbose=verbose)
     files = configuration_files(config)
     ctx.default_map = read_settings(files, actlas)
@@ -100,6 +100,7 @@ for _command in (
     doctor,
     completion,
 ):
+    add_loudness(_command)
     actlas.add_command(_command)
 name_variables(actlas)
 

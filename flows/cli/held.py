@@ -19,7 +19,7 @@ from flows.cli.options import (
     none_stored,
     store_option,
 )
-from flows.console import byte_size, print_json, print_table
+from flows.console import byte_size, print_json, print_table, say
 from store.schema import LAYER, depth_dimension
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def ls(what: str | None, moment: Moment, store: str, as_json: bool) -> None:
     if as_json:
         print_json([asdict(item) for item in held])
     elif not held:
-        click.echo(none_stored(corpus or None))
+        say(none_stored(corpus or None))
     elif model:
         for item in held:
             _print_steps(item)

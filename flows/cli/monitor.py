@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flows.cli.options import Age, examples, store_option
+from flows.cli.options import Age, examples, json_option, store_option
+from flows.console import print_json
 
 if TYPE_CHECKING:
     from flows.monitoring import Gauge
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 )
 @click.option("--every", type=Age(), metavar="5m", help="Write the file again and again.")
 @store_option
+@json_option
 def monitor(
     sources: tuple[str, ...],
     corpus: str | None,
@@ -43,6 +45,7 @@ def monitor(
     output: Path | None,
     every: timedelta | None,
     store: str,
+    as_json: bool,
 ) -> None:
     """Print figures in the text format of Prometheus, write them to a file, or serve them.
 
@@ -53,6 +56,8 @@ def monitor(
         raise click.UsageError("PATH|HUB_ID goes with --corpus NAME.")
     if port is not None and output is not None:
         raise click.UsageError("Give either --port or --output.")
+    if as_json and (port is not None or output is not None):
+        raise click.UsageError("--json is for what is printed: without --port and --output.")
     if every is not None and output is None:
         raise click.UsageError("--every goes with --output FILE.prom.")
     from flows.monitoring import exposition, write_exposition
@@ -60,6 +65,8 @@ def monitor(
     gather = _gatherer(store, sources, corpus)
     if port is not None:
         _serve(port, gather)
+    elif as_json:
+        print_json([_as_json(gauge) for gauge in gather()])
     elif output is None:
         click.echo(exposition(gather()), nl=False)
     else:
@@ -67,6 +74,11 @@ def monitor(
         while every:
             time.sleep(every.total_seconds())
             write_exposition(output, gather())
+
+
+def _as_json(gauge: Gauge) -> dict[str, object]:
+    values = [{"labels": dict(labels), "value": value} for labels, value in gauge.values.items()]
+    return {"name": gauge.name, "help": gauge.help, "kind": gauge.kind, "values": values}
 
 
 def _gatherer(

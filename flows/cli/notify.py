@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from flows.cli.options import examples
+from flows.cli.options import examples, json_option
+from flows.console import print_json
 
 
 @click.command(
@@ -21,7 +22,8 @@ from flows.cli.options import examples
     metavar="FLOW/DEPLOYMENT",
     help="Start this deployment for the checkpoint alone, instead of announcing it.",
 )
-def notify(checkpoint: str, deployment: str | None) -> None:
+@json_option
+def notify(checkpoint: str, deployment: str | None, as_json: bool) -> None:
     """Announce CHECKPOINT, on which the deployment of `actlas flows deploy` looks at once.
 
     Needs PREFECT_API_URL. Without a server, `actlas watch` finds the checkpoint by itself.
@@ -29,8 +31,14 @@ def notify(checkpoint: str, deployment: str | None) -> None:
     from flows.notify import notify as announce
     from flows.notify import start_deployment
 
+    run = None
     if deployment is None:
         announce(checkpoint)
-        click.echo(f"Announced {checkpoint}")
+        told = f"Announced {checkpoint}"
     else:
-        click.echo(f"Started {deployment}: {start_deployment(checkpoint, deployment)}")
+        run = start_deployment(checkpoint, deployment)
+        told = f"Started {deployment}: {run}"
+    if as_json:
+        print_json({"checkpoint": checkpoint, "deployment": deployment, "run": run})
+    else:
+        click.echo(told)

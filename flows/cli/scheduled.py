@@ -18,7 +18,7 @@ from flows.cli.options import (
     settle_option,
     store_option,
 )
-from flows.console import print_json
+from flows.console import print_json, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +45,8 @@ def flows() -> None:
     help="What to deploy.",
 )
 @click.option("--check", is_flag=True, help="Only check it; no server is asked.")
-def deploy(file: Path, check: bool) -> None:
+@json_option
+def deploy(file: Path, check: bool, as_json: bool) -> None:
     """Register deployments, their work pool, and the watch over runs that have died.
 
     Each deployment's parameters are checked against its flow first. Start a worker with
@@ -54,12 +55,13 @@ def deploy(file: Path, check: bool) -> None:
     from flows.deployments import deploy as register
     from flows.deployments import read_deployments
 
-    if check:
-        names = ", ".join(one.name for one in read_deployments(file))
-        click.echo(f"{file}: {names} can run")
-        return
-    for line in register(file):
-        click.echo(line)
+    names = [one.name for one in read_deployments(file)]
+    for line in () if check else register(file):
+        say(line, err=as_json)
+    if as_json:
+        print_json({"file": str(file), "deployments": names, "registered": not check})
+    elif check:
+        click.echo(f"{file}: {', '.join(names)} can run")
 
 
 def _watch_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -81,7 +81,7 @@ def study(
         STUDIES[name],
         request,
         controls=controls,
-        tell=lambda text: click.echo(text, err=as_json),
+        tell=lambda text: say(text, err=as_json),
     )
     if as_json:
         print_json({"study": name, "files": [str(file) for file in files]})

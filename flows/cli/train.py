@@ -74,7 +74,7 @@ def train_tiny(
         of_bytes=of_bytes,
         steps=steps,
         seed=seed,
-        progress=lambda step, loss: click.echo(
+        progress=lambda step, loss: say(
             f"step {step}: held-out loss {loss:.2f} nats a token", err=as_json
         ),
     )

@@ -12,7 +12,7 @@ import click
 
 from flows.cli.capture_options import capture_options
 from flows.cli.options import Age, NameList, dask_option, examples, settle_option, store_option
-from flows.console import duration
+from flows.console import duration, is_quiet, say
 
 if TYPE_CHECKING:
     from flows.job import CaptureOptions
@@ -92,7 +92,7 @@ def watch(
 
     if not every:
         raise click.UsageError("--every must be more than no time.")
-    log_to_output(as_json=as_json)
+    log_to_output(as_json=as_json, quiet=is_quiet())
     watched = Watched(
         store=store,
         sources=sources,
@@ -114,7 +114,7 @@ def watch(
         else:
             watch_on(watched, every=every.total_seconds(), on_round=report)
     except KeyboardInterrupt:
-        click.echo("Stopped. The store holds whole checkpoints only.", err=True)
+        say("Stopped. The store holds whole checkpoints only.", err=True)
 
 
 def _reporter(watched: Watched, prometheus: Path | None) -> Callable[[Round], None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import compress
 
 import numpy as np
@@ -57,8 +58,7 @@ class LiveStore:
         self.uri = uri
         self.repository = Repository.open(uri, read_only=True)
         self.snapshot = ""
-        self._held: list[HeldModel] = []
-        self._results: dict[str, xr.Dataset] = {}
+        self._held: tuple[HeldModel, ...] = ()
         self.refresh()
 
     def refresh(self) -> bool:
@@ -67,8 +67,7 @@ class LiveStore:
         if newest == self.snapshot:
             return False
         self.snapshot = newest
-        self._held = catalogue(self.repository, snapshot=newest)
-        self._results = {}
+        self._held = _held_at(self.uri, newest)
         return True
 
     @property
@@ -124,13 +123,22 @@ class LiveStore:
         return found
 
     def _of(self, corpus: str) -> xr.Dataset:
-        if corpus not in self._results:
-            try:
-                opened = open_metrics(self.uri, corpus=corpus, snapshot=self.snapshot)
-            except UnknownNameError:
-                opened = xr.Dataset()
-            self._results[corpus] = opened
-        return self._results[corpus]
+        return _results_at(self.uri, self.snapshot, corpus)
+
+
+@lru_cache(maxsize=2)
+def _held_at(uri: str, snapshot: str) -> tuple[HeldModel, ...]:
+    """Return what is held, read once for all pages of this process."""
+    return tuple(catalogue(Repository.open(uri, read_only=True), snapshot=snapshot))
+
+
+@lru_cache(maxsize=8)
+def _results_at(uri: str, snapshot: str, corpus: str) -> xr.Dataset:
+    """Return the metrics of a corpus, empty where there are none, for all pages as well."""
+    try:
+        return open_metrics(uri, corpus=corpus, snapshot=snapshot)
+    except UnknownNameError:
+        return xr.Dataset()
 
 
 def _is_one_number(values: xr.DataArray) -> bool:
