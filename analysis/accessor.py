@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 import xarray as xr
 
 from analysis.choose import MetricLike
+from analysis.errors import UnknownMetricError
 from analysis.evaluate import SAMPLE_ROWS
 from analysis.labelled import compute_metrics
 from analysis.metrics import METRICS
@@ -47,7 +48,7 @@ class Geometry:
 
     def __getattr__(self, name: str) -> Callable[..., xr.DataArray]:
         if name not in METRICS:
-            raise AttributeError(f"no metric is called {name!r}; there are {', '.join(METRICS)}")
+            raise AttributeError(str(UnknownMetricError(name, METRICS)))
 
         def method(**options: object) -> xr.DataArray:
             compute: Callable[..., xr.Dataset] = self.compute

@@ -50,8 +50,14 @@ def make_plan(
     Raises:
         UnknownMetricError: If there is no metric of a name.
         UnknownPopulationError: If there is no population of a name.
-        InputError: If a population cannot be told apart, or two metrics have one name.
+        InputError: If a population cannot be told apart, two metrics have one name, a list of
+            names is one text, or the sample has fewer than three rows.
     """
+    for kind, given in (("metrics", metrics), ("populations", populations)):
+        if isinstance(given, str):
+            raise InputError(f"{kind} are one text: expected a list, [{given!r}]")
+    if sample < 3:
+        raise InputError(f"a sample of {sample} rows was asked for: expected 3 or more")
     default = (metric for metric in METRICS.values() if metric.default)
     wanted = default if metrics is None else map(find_metric, metrics)
     chosen = tuple(dict.fromkeys(wanted))

@@ -95,6 +95,11 @@ def _measure_all(
 def _activations(data: xr.Dataset | xr.DataArray, site: str) -> xr.DataArray:
     if isinstance(data, xr.DataArray):
         return data
+    if not hasattr(data, "data_vars"):
+        raise InputError(
+            f"activations are a {type(data).__name__}: expected a DataArray or a Dataset, for"
+            " example xarray.DataArray(values, dims=('token', 'dim'))"
+        )
     if site not in data.data_vars:
         raise InputError(
             f"the dataset has no variable {site!r}, only {sorted(map(str, data.data_vars))};"

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from scipy.sparse.linalg import svds
 
 from analysis.token_sample import TokenSample
+from store.schema import TOKEN
 from store.slab import Slab
 
 Floats = npt.NDArray[np.float64]
@@ -44,8 +45,12 @@ class Neighborhood:
 
 
 def sampled_rows(slab: Slab, sample: TokenSample) -> Floats:
-    """Return the rows (row, dim) of a sample in a layer, about their mean."""
-    rows = slab.rows(sample.tokens).astype(np.float64)
+    """Return the rows (row, dim) of a sample in a layer, about their mean.
+
+    Where there are heads, a row is what all of them have, side by side.
+    """
+    by_token = np.moveaxis(slab.rows(sample.tokens), slab.dims.index(TOKEN), 0)
+    rows = by_token.reshape(len(sample), -1).astype(np.float64)
     centred: Floats = rows - rows.mean(axis=0)
     return centred
 

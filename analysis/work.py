@@ -160,7 +160,7 @@ def halves_of(plan: Plan) -> list[Plan]:
 def definitions_of(plan: Plan, site: str) -> list[Definition]:
     """Return what the values of the metrics of a plan depend on, besides the activations."""
     return [
-        Definition(_variable(metric.name, site), metric.version, _settings(metric, plan))
+        Definition(result_name(metric.name, site), metric.version, _settings(metric, plan))
         for metric in plan.metrics
     ]
 
@@ -180,7 +180,9 @@ def labelled_results(result: SlabResult) -> list[xr.Dataset]:
             box = box.rename({DIM: HEAD_DIM if heads else _row_dimension(slab)})
         if slab.site == FIRST_KEY and HEAD in box.dims:
             box = box.assign(sink_rate=_sink_rate(box["mean"]))
-        boxes.append(box.rename({name: _variable(str(name), slab.site) for name in box.data_vars}))
+        boxes.append(
+            box.rename({name: result_name(str(name), slab.site) for name in box.data_vars})
+        )
     return boxes
 
 
@@ -199,7 +201,8 @@ def _row_dimension(slab: Slab) -> str:
     return next(name for name in reversed(slab.dims) if name != TOKEN)
 
 
-def _variable(name: str, site: str) -> str:
+def result_name(name: str, site: str) -> str:
+    """Return the name under which a metric of a site is stored."""
     if name == "sink_rate":
         return SINK_RATE
     return name if site == RESIDUAL else f"{site}_{name}"

@@ -111,8 +111,8 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--quick", action="store_true", help="less data, fewer rounds")
     arguments = parser.parse_args()
-    layers, tokens, rounds = (7, 8192, 2) if arguments.quick else (13, 24576, 5)
-    buffer_bytes = (64 if arguments.quick else 256) * MIB
+    layers, tokens, rounds = (13, 8192, 2) if arguments.quick else (13, 24576, 5)
+    buffer_bytes = (128 if arguments.quick else 256) * MIB
     spawn = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory(dir=".") as folder:
         progress(f"storing {layers * tokens * 768 * 4 / MIB:.0f} MiB")

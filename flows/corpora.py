@@ -251,7 +251,10 @@ def add_id_file(store_uri: str, name: str, file: Path) -> AddedCorpus:
     try:
         ids = np.load(file, allow_pickle=False)
     except (ValueError, EOFError) as error:
-        raise InputError(f"{file} is not an .npy file of numbers: {error}") from error
+        raise InputError(
+            f"{file} is not an .npy file of numbers: expected one that numpy.save made of whole"
+            " numbers (sequence, position)"
+        ) from error
     if not isinstance(ids, np.ndarray) or ids.ndim != 2 or not np.issubdtype(ids.dtype, np.integer):
         raise InputError(
             f"{file} holds {getattr(ids, 'dtype', type(ids).__name__)} of shape"

@@ -67,4 +67,7 @@ def open_container(location: Location) -> icechunk.Repository:
                 f"the store at {location.uri} uses a newer Icechunk format than icechunk"
                 f" {icechunk.__version__} reads. Upgrade Python and icechunk"
             ) from error
-        raise StoreError(f"cannot open {location.uri}: {first_line(error)}") from error
+        raise StoreError(
+            f"cannot open {location.uri}: {first_line(error)}. Check that it can be reached, and"
+            " for an object store its address, region and keys (such as AWS_ENDPOINT_URL)"
+        ) from error

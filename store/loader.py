@@ -9,7 +9,9 @@ the buffer.
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -28,6 +30,8 @@ BUFFER_BYTES: Final = 256 * 2**20
 BATCH_ROWS: Final = 4096
 _BATCHES_AT_ONCE: Final = 4
 """Batches read together in order: what is left of a reading has to be joined to the next."""
+_READERS: Final = 2
+"""Chunks read at once to fill the buffer: one is fetched while another is decoded."""
 
 Integers = npt.NDArray[np.int64]
 Chunk = tuple[int, int, int]
@@ -94,23 +98,19 @@ class RowLoader:
     @property
     def n_rows(self) -> int:
         """Number of rows of an epoch."""
-        each = self._array.n_tokens if self.kept is None else int(np.count_nonzero(self.kept))
-        return each * len(self.rows_of)
+        return self._n_wanted(0, self._array.n_tokens) * len(self.rows_of)
 
     def n_batches(self, *, shard: int = 0, shards: int = 1, epoch: int = 0) -> int:
         """Return how many batches a shard gives; those of all shards differ by a chunk's rows."""
         chunks = self._chunks(epoch, shard, shards)
-        rows = sum(
-            stop - start if self.kept is None else int(np.count_nonzero(self.kept[start:stop]))
-            for _, start, stop in chunks
-        )
+        rows = sum(self._n_wanted(start, stop) for _, start, stop in chunks)
         return -(-rows // self.batch_rows)
 
     def batches(self, *, epoch: int = 0, shard: int = 0, shards: int = 1) -> Iterator[RowBatch]:
         """Give the rows of one epoch, each once.
 
-        The same seed, epoch and shards give the same batches. Memory stays below the buffer, one
-        chunk and one batch if shuffled, and a few batches if not.
+        The same seed, epoch and shards give the same batches. Memory stays below the buffer, two
+        chunks and one batch if shuffled, and a few batches if not.
 
         Args:
             epoch: Which epoch; each has an order of its own.
@@ -151,8 +151,7 @@ class RowLoader:
             for start in range(0, stop, rows)
         ]
         order = np.arange(len(every))
-        if self.shuffle:
-            # Every shard has to draw the same order to deal it out.
+        if self.shuffle:  # Every shard has to draw the same order to deal it out.
             order = np.random.default_rng([self.seed, epoch]).permutation(order)
         return [every[index] for index in np.array_split(order, shards)[shard]]
 
@@ -162,10 +161,13 @@ class RowLoader:
         in_place = out if self._array.token_axis == 0 else None
         values = self._array.read(place.slot, place.depth, start, stop, out=in_place)
         rows = np.moveaxis(values, self._array.token_axis, 0)
-        if out is not None and in_place is None:
-            out[...] = rows
-            return out
-        return rows
+        if out is None or in_place is not None:
+            return rows
+        out[...] = rows
+        return out
+
+    def _n_wanted(self, start: int, stop: int) -> int:
+        return stop - start if self.kept is None else int(np.count_nonzero(self.kept[start:stop]))
 
     def _wanted(self, start: int, stop: int) -> Integers:
         if self.kept is None:
@@ -177,22 +179,24 @@ class RowLoader:
         whole = sum(stop - start for _, start, stop in chunks)
         buffer = np.empty((min(capacity, whole), *self._row_shape), np.float32)
         places = np.empty((len(buffer), 2), np.int64)
-        filled = 0
-        for number, (slab, start, stop) in enumerate(chunks):
-            filled = self._put(buffer, places, filled, (slab, start, stop))
-            following = chunks[number + 1] if number + 1 < len(chunks) else None
-            if following and filled + following[2] - following[1] <= len(buffer):
-                continue
-            order = rng.permutation(filled)
-            full = filled - filled % self.batch_rows if following else filled
-            for first in range(0, full, self.batch_rows):
-                taken = order[first : min(first + self.batch_rows, full)]
-                yield self._batch(np.take(buffer, taken, axis=0), places[taken])
-            left = order[full:]
-            filled = len(left)
-            buffer[:filled], places[:filled] = buffer[left], places[left]
+        filled, waiting = 0, deque(chunks)
+        with ThreadPoolExecutor(_READERS) as readers:
+            while waiting:
+                group = []
+                while waiting and filled + waiting[0][2] - waiting[0][1] <= len(buffer):
+                    group.append((filled, waiting.popleft()))
+                    filled += self._n_wanted(*group[-1][1][1:])
+                deque(readers.map(lambda one: self._put(buffer, places, *one), group), maxlen=0)
+                order = rng.permutation(filled)
+                full = filled - filled % self.batch_rows if waiting else filled
+                for first in range(0, full, self.batch_rows):
+                    taken = order[first : min(first + self.batch_rows, full)]
+                    yield self._batch(np.take(buffer, taken, axis=0), places[taken])
+                left = order[full:]
+                filled = len(left)
+                buffer[:filled], places[:filled] = buffer[left], places[left]
 
-    def _put(self, buffer: Floats, places: Integers, filled: int, chunk: Chunk) -> int:
+    def _put(self, buffer: Floats, places: Integers, filled: int, chunk: Chunk) -> None:
         slab, start, stop = chunk
         tokens = self._wanted(start, stop)
         after = filled + len(tokens)
@@ -201,7 +205,6 @@ class RowLoader:
         elif len(tokens):
             np.take(self._read(slab, start, stop), tokens - start, 0, buffer[filled:after])
         places[filled:after, 0], places[filled:after, 1] = slab, tokens
-        return after
 
     def _in_order(self, chunks: list[Chunk]) -> Iterator[RowBatch]:
         rest: Floats = np.empty((0, *self._row_shape), np.float32)
@@ -291,8 +294,8 @@ def load_rows(
         StoreError: If nothing is stored, or the buffer is too small.
     """
     repository = Repository.open(uri, read_only=True)
-    pinned = find_snapshot(repository, snapshot=snapshot, tag=tag)
-    found = slabs(repository, path, site=site, steps=steps, layers=layers, snapshot=pinned)
+    at = find_snapshot(repository, snapshot=snapshot, tag=tag)
+    found = slabs(repository, path, site=site, steps=steps, layers=layers, snapshot=at)
     if not found:
         raise StoreError(f"no step of {path} is stored in {repository.uri}, so it has no rows")
     return RowLoader(found, kept, batch_rows, shuffle, seed, buffer_bytes)

@@ -114,7 +114,8 @@ def check_directory(location: Location) -> None:
         return
     if not directory.exists():
         raise StoreNotFoundError(
-            f"no store at {directory}: the path does not exist. Create one, or check the path"
+            f"no store at {directory}: the path does not exist. Adding a corpus creates one"
+            " (`actlas corpus add`); for one that is there, check the path (--store, ACTLAS_STORE)"
         )
     if not directory.is_dir():
         raise StoreNotFoundError(

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from .depths import relative_depth
-from .errors import UnknownNameError
+from .errors import StoreError, UnknownNameError
 from .join import Label
 from .listing import GroupNode, list_groups
 from .pinned import model_group
@@ -33,7 +33,10 @@ def chosen_models(
 
     Raises:
         UnknownNameError: If there is no such corpus, or no such model that ``holds``.
+        StoreError: If the models are one text.
     """
+    if isinstance(models, str):
+        raise StoreError(f"models are one text, {models!r}: expected a list of names, [{models!r}]")
     listing = list_groups(model_group(uri, snapshot, corpus))
     known = {
         _label(node): node

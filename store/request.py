@@ -103,7 +103,7 @@ def outstanding(
         raise IdentityConflictError(
             f"step {request.step} of {request.path}",
             differences,
-            "Store it under another model name, or supersede what is stored",
+            "Store it under another model name (--name), or supersede what is stored (--supersede)",
         )
     if request.rewrite or differences:
         dropped = tuple(name for name in stored.sites if name not in whole.wanted)

@@ -189,6 +189,9 @@ def slabs(
     """
     pinned = snapshot or repository.snapshot_id()
     group = model_group(repository.uri, pinned, path)
+    if STEP not in group:
+        models = (f"{path}/{name}" for name in group.group_keys() if name != METRICS_GROUP)
+        raise UnknownNameError("model", path, models, repository.uri)
     if not is_site(site) or site not in group:
         known = sites_among(group.array_keys())
         raise UnknownNameError("site", site, known, f"{path} of {repository.uri}")

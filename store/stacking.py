@@ -16,7 +16,7 @@ from .lazy import lazy_variable
 from .models import chosen_models, relative_depths
 from .open_model import OpenModel, open_models
 from .repository import Repository
-from .schema import BLOCK, LAYER, MODEL, SITES, STEP, TOKEN_COORDINATES, is_site
+from .schema import BLOCK, LAYER, MODEL, STEP, TOKEN_COORDINATES, is_site, sites_among
 
 FILLS: Final[Mapping[str, float | str]] = {"i": -1, "b": False, "f": np.nan, "O": ""}
 """What stands for a coordinate a model has not, by kind of dtype."""
@@ -56,7 +56,9 @@ def cube(
     pinned = snapshot or repository.snapshot_id()
     chosen = chosen_models(repository.uri, pinned, corpus, models, lambda node: site in node.arrays)
     if not is_site(site) or not chosen:
-        raise UnknownNameError("site", site, SITES, f"the models of {corpus} in {repository.uri}")
+        held = chosen_models(repository.uri, pinned, corpus, models, lambda node: bool(node.arrays))
+        sites = sites_among(name for node in held.values() for name in node.arrays)
+        raise UnknownNameError("site", site, sites, f"the models of {corpus} in {repository.uri}")
     opened = open_models(repository.uri, pinned, list(chosen.values()))
     axes = joined_axes(model.labelled(site) for model in opened)
     variable = _joined(opened, site, axes, cached=False)

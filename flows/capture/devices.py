@@ -6,6 +6,8 @@ from typing import Final
 
 import torch
 
+from flows.capture.errors import UnknownDeviceError
+
 AUTO: Final = "auto"
 SPLIT: Final = "split"
 """Spread over all devices there are, for a model that fits none of them."""
@@ -32,6 +34,32 @@ def nth_device(device: str, number: int) -> str:
     if device not in (AUTO, "cuda") or not torch.cuda.is_available():
         return device
     return f"cuda:{number % torch.cuda.device_count()}"
+
+
+def chosen_device(device: str) -> torch.device:
+    """Return a device that can be used, for ``auto`` a GPU if there is one.
+
+    Raises:
+        UnknownDeviceError: If torch does not know it, or this machine has none of it.
+    """
+    if device == AUTO:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        chosen = torch.device(device)
+    except RuntimeError:
+        raise UnknownDeviceError(_no_device(device)) from None
+    usable = {
+        "cuda": torch.cuda.is_available() and (chosen.index or 0) < torch.cuda.device_count(),
+        "mps": torch.backends.mps.is_available(),
+    }
+    if not usable.get(chosen.type, True):
+        raise UnknownDeviceError(_no_device(device))
+    return chosen
+
+
+def _no_device(device: str) -> str:
+    there = ["cpu", *(found.split()[0].rstrip(",") for found in accelerators())]
+    return f"there is no device {device!r} here: expected auto, split, or one of {', '.join(there)}"
 
 
 def dtype_named(name: str | None) -> torch.dtype | None:

@@ -27,6 +27,10 @@ class StructureError(CaptureError):
     """The parts of a model could not be found."""
 
 
+class UnknownDeviceError(CaptureError):
+    """A device was asked for that torch does not know, or that this machine lacks."""
+
+
 class UnknownSiteError(CaptureError):
     """A site that is not known, or that this model does not have."""
 

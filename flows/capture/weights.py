@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from flows.capture.checkpoints import Checkpoint
 from flows.capture.configs import load_config
-from flows.capture.devices import AUTO, SPLIT
+from flows.capture.devices import AUTO, SPLIT, chosen_device
 from flows.capture.errors import CheckpointError
 from flows.capture.fetching import with_weights
 from flows.capture.heads import family_of
@@ -100,15 +100,17 @@ def load_model(
     Raises:
         CheckpointError: If the weights are missing, damaged, incomplete or need foreign code.
         StructureError: If the parts of the model cannot be found.
+        UnknownDeviceError: If the device is not there.
     """
+    if device == SPLIT and checkpoint.random is not None:
+        device = AUTO
+    place = None if device == SPLIT else chosen_device(device)
     if checkpoint.random is not None:
         model = draw_model(checkpoint, attention=attention, head=head)
     else:
-        model = _read_model(checkpoint, dtype, attention, head, split=device == SPLIT)
-    if device == AUTO or (device == SPLIT and checkpoint.random is not None):
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device != SPLIT:
-        nn.Module.to(model, device=torch.device(device), dtype=dtype)
+        model = _read_model(checkpoint, dtype, attention, head, split=place is None)
+    if place is not None:
+        nn.Module.to(model, device=place, dtype=dtype)
     model.eval()
     stacks = (
         find_stacks(model, blocks) if shown is None else find_media_stacks(model, shown, blocks)

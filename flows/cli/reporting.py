@@ -7,6 +7,7 @@ import traceback
 from typing import Final
 
 import click
+from click.core import ParameterSource
 
 from flows.console import is_verbose, what_is_kept
 
@@ -17,6 +18,7 @@ _REPORTED: Final = (
     ("store.errors", "UnknownNameError", USAGE),
     ("store.errors", "StoreError", FAILED),
     ("flows.capture.errors", "UnknownSiteError", USAGE),
+    ("flows.capture.errors", "UnknownDeviceError", USAGE),
     ("flows.capture.errors", "UnknownStepError", USAGE),
     ("flows.capture.errors", "CaptureError", FAILED),
     ("flows.studies.errors", "UnknownStudyError", USAGE),
@@ -39,6 +41,19 @@ def _exit_code(error: Exception) -> int | None:
     return FAILED if isinstance(error, OSError) else None
 
 
+def _where_from(error: click.BadParameter) -> str:
+    """Return where a value that was not typed came from, as the end of a sentence."""
+    if error.ctx is None or error.param is None or error.param.name is None:
+        return ""
+    source = error.ctx.get_parameter_source(error.param.name)
+    if source is ParameterSource.DEFAULT_MAP:
+        return " (from the settings of actlas.toml, or of your own file)"
+    if source is ParameterSource.ENVIRONMENT:
+        named = f"{error.ctx.auto_envvar_prefix}_{error.param.name.upper()}"
+        return f" (from the environment variable {error.param.envvar or named})"
+    return ""
+
+
 class Failure(click.ClickException):
     """An error told as one message, with the exit code of its kind."""
 
@@ -54,6 +69,11 @@ class ReportingGroup(click.Group):
         """Run the command; known errors become a message and an exit code."""
         try:
             return super().invoke(ctx)
+        except click.BadParameter as error:
+            origin = _where_from(error)
+            if not origin:
+                raise
+            raise click.BadParameter(error.message + origin, error.ctx, error.param) from error
         except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
             # Click itself ends quietly when the reader has left, as in `actlas ls | head`.
             raise

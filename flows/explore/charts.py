@@ -62,9 +62,9 @@ def curve_chart(name: str, x: str, *, brush: bool) -> Chart:
     tips = [
         ("model", "@model"),
         ("step", "@step"),
-        ("layer", "@layer"),
+        ("layer or block", "@layer"),
         ("value", "@y{0.0000}"),
-        ("standard error", "@error"),
+        ("bar", "@bar"),
     ]
     plot.add_tools(HoverTool(renderers=[dots], tooltips=tips))
     if brush:
@@ -84,7 +84,7 @@ _POINT_COLUMNS: Final = (
     "model",
     "step",
     "layer",
-    "error",
+    "bar",
 )
 
 
@@ -115,7 +115,7 @@ def fill_depth(chart: Chart, values: Values, steps: Sequence[int], colours: dict
         if step in steps:
             curves.setdefault((model, step), []).append(row)
     shown = _few(curves)
-    _fill(chart, values, {key: curves[key] for key in shown}, shown, colours, values.layer)
+    _fill(chart, values, {key: curves[key] for key in shown}, shown, colours, values.depth)
 
 
 def fill_training(
@@ -123,7 +123,7 @@ def fill_training(
 ) -> None:
     """Draw values over training: a curve for each model and each of a few of the layers."""
     curves: dict[tuple[str, int], list[int]] = {}
-    for row, (model, layer) in enumerate(zip(values.model, values.layer, strict=True)):
+    for row, (model, layer) in enumerate(zip(values.model, values.depth, strict=True)):
         if layer in layers:
             curves.setdefault((model, layer), []).append(row)
     shown = _few(curves)
@@ -164,19 +164,19 @@ def _fill(
         lines["colour"].append(colours[key[0]])
         lines["alpha"].append(alphas[key])
         for row in ordered:
-            error, value = values.error[row], values.value[row]
-            known = isfinite(error)
+            low, high, value = values.low[row], values.high[row], values.value[row]
+            known = isfinite(low) and isfinite(high)
             cells = (
                 x[row],
                 value,
-                value - error if known else value,
-                value + error if known else value,
+                low if known else value,
+                high if known else value,
                 colours[key[0]],
                 alphas[key],
                 values.model[row],
                 values.step[row],
-                values.layer[row],
-                f"{error:.2g}" if known else "not known",
+                values.depth[row],
+                f"{low:.4g} to {high:.4g}" if known else "not known",
             )
             for column, cell in zip(_POINT_COLUMNS, cells, strict=True):
                 points[column].append(cell)

@@ -1,4 +1,4 @@
-"""The choices at the top of the page: corpus, models, metric, rows, steps and layers."""
+"""The choices at the top of the page: corpus, models, site, metric, rows, steps, layers."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from flows.explore.live import LiveStore
 from flows.explore.style import common_options, wrapped
 
 MODELS_AT_FIRST: Final = 4
+FIRST_SITE: Final = "residual"
 FIRST_METRIC: Final = "average_cosine"
 FIRST_POPULATION: Final = "content"
 
@@ -40,6 +41,7 @@ class Choices:
         self._known_steps = CustomJSTickFormatter(
             args={"steps": []}, code="return (steps[tick] ?? tick).toLocaleString('en')"
         )
+        self._site = Select(title="Site", name="site", **common)
         self._metric = Select(title="Metric", name="metric", **common)
         self._population = Select(title="Rows", name="population", **common)
         self._range, self._layers = (
@@ -51,6 +53,7 @@ class Choices:
         self.fill()
         when_changed(self._corpus, "value", self._corpus_chosen)
         when_changed(self._models, "active", self._models_chosen)
+        when_changed(self._site, "value", self._site_chosen)
         for widget in (self._metric, self._population):
             when_changed(widget, "value", self._tell)
         for slider in (self._range, self._layers):
@@ -59,7 +62,8 @@ class Choices:
     @property
     def layout(self) -> list[LayoutDOM]:
         """The widgets in a row that wraps on a narrow screen, and the models below."""
-        parts = (self._corpus, self._metric, self._population, self._range, self._layers)
+        selects = self._corpus, self._site, self._metric, self._population
+        parts = (*selects, self._range, self._layers)
         choices = row(*parts, sizing_mode="stretch_width", stylesheets=[wrapped()])
         return [choices, Div(text="Models", **self._common), self._models]
 
@@ -72,6 +76,11 @@ class Choices:
     def models(self) -> list[str]:
         """Names of the models."""
         return [self._models.labels[number] for number in self._models.active]
+
+    @property
+    def site(self) -> str:
+        """Name of the site."""
+        return str(self._site.value or FIRST_SITE)
 
     @property
     def metric(self) -> str:
@@ -103,7 +112,7 @@ class Choices:
 
     def choose_metric(self, metric: str) -> None:
         """Choose a metric that has been computed meanwhile."""
-        if metric in self._live.metrics(self.corpus):
+        if metric in self._live.metrics(self.corpus, self.site):
             self._metric.value = metric
         self._tell()
 
@@ -119,32 +128,38 @@ class Choices:
         kept = [number for number, name in enumerate(held) if name in self.models]
         first = list(range(min(MODELS_AT_FIRST, len(held))))
         self._models.update(labels=held, active=kept or first)
-        _offer(self._metric, self._live.metrics(self.corpus), FIRST_METRIC)
         _offer(self._population, self._live.populations(self.corpus), FIRST_POPULATION)
+        self._fill_sites()
+
+    def _fill_sites(self) -> None:
+        _offer(self._site, self._live.sites(self.corpus, self.models), FIRST_SITE)
+        _offer(self._metric, self._live.metrics(self.corpus, self.site), FIRST_METRIC)
         self._fill_ranges()
 
     def _fill_ranges(self) -> None:
-        held = self._live.models(self.corpus)
-        steps = self._live.steps(self.corpus, self.models)
+        steps = self._live.steps(self.corpus, self.models, self.site)
         if steps != self._steps:
             self._steps = steps
             self._known_steps.update(args={"steps": steps})
             _stretch(self._range, len(steps) - 1)
-        deepest = max((held[name].layers[-1] for name in self.models if name in held), default=0)
+        deepest = self._live.deepest(self.corpus, self.models, self.site)
         if deepest != self._layers.end:
             _stretch(self._layers, deepest)
 
     def _corpus_chosen(self) -> None:
-        if not self._filling:
-            self._filling = True
-            self._fill_corpus()
-            self._filling = False
-            self._changed()
+        self._follow(self._fill_corpus)
 
     def _models_chosen(self) -> None:
+        self._follow(self._fill_sites)
+
+    def _site_chosen(self) -> None:
+        self._follow(self._fill_sites)
+
+    def _follow(self, fill: Callable[[], None]) -> None:
+        """Offer anew what depends on a choice, and tell once."""
         if not self._filling:
             self._filling = True
-            self._fill_ranges()
+            fill()
             self._filling = False
             self._changed()
 

@@ -10,44 +10,48 @@ from itertools import compress
 import numpy as np
 import xarray as xr
 
-from analysis.metrics import METRICS
 from analysis.metrics.metric import STDERR
+from analysis.work import result_name
+from flows.explore.sites import HEADS, depths_of, metrics_of, steps_with
 from flows.measurement import complete_steps
 from store.catalogue import HeldModel, catalogue
 from store.errors import UnknownNameError
 from store.metrics import open_metrics
 from store.repository import Repository
-from store.schema import LAYER, MODEL, POPULATION, STEP
+from store.schema import BLOCK, LAYER, MODEL, POPULATION, STEP, sites_among
 
-_ONE_NUMBER = {MODEL, STEP, LAYER, POPULATION}
+_ONE_NUMBER = {MODEL, STEP, LAYER, BLOCK, POPULATION, *HEADS}
 
 
 @dataclass(frozen=True)
 class Values:
-    """One metric for some models, steps and layers: a table of columns of one length.
+    """One metric for some models, steps and depths: a table of columns of one length.
 
     Attributes:
         model: Name of the model of each value.
         step: Its step.
-        layer: Its layer.
-        value: The value.
-        error: Its standard error, NaN where there is none.
+        depth: Its layer or block, 0 for a site that has neither.
+        value: The value; for a site with heads the mean over them.
+        low: A standard error below it, or the lowest of the heads; NaN where neither is known.
+        high: A standard error above it, or the highest of the heads.
     """
 
     model: list[str]
     step: list[int]
-    layer: list[int]
+    depth: list[int]
     value: list[float]
-    error: list[float]
+    low: list[float]
+    high: list[float]
 
     def where(self, keep: Sequence[bool]) -> Values:
         """Return the rows that are kept."""
         return Values(
             list(compress(self.model, keep)),
             list(compress(self.step, keep)),
-            list(compress(self.layer, keep)),
+            list(compress(self.depth, keep)),
             list(compress(self.value, keep)),
-            list(compress(self.error, keep)),
+            list(compress(self.low, keep)),
+            list(compress(self.high, keep)),
         )
 
 
@@ -83,43 +87,58 @@ class LiveStore:
             if held.corpus == corpus and complete_steps(held)
         }
 
-    def metrics(self, corpus: str) -> list[str]:
-        """Return the metrics with a number for each layer that were computed for some model."""
+    def sites(self, corpus: str, models: Sequence[str]) -> list[str]:
+        """Return the sites that one of the models has."""
+        held = self.models(corpus)
+        chosen = (held[name] for name in models if name in held)
+        return list(sites_among(site for model in chosen for site in model.sites))
+
+    def metrics(self, corpus: str, site: str) -> list[str]:
+        """Return the metrics with a number for each depth that were computed for some model."""
         results = self._of(corpus)
-        return [name for name in METRICS if name in results and _is_one_number(results[name])]
+        return [name for name in metrics_of(site) if _is_one_number(results, name, site)]
 
     def populations(self, corpus: str) -> list[str]:
         """Return the populations that some metric was computed for."""
         results = self._of(corpus)
         return [str(name) for name in results[POPULATION].values] if POPULATION in results else []
 
-    def steps(self, corpus: str, models: list[str]) -> list[int]:
-        """Return the steps that the models have, ascending."""
+    def steps(self, corpus: str, models: Sequence[str], site: str) -> list[int]:
+        """Return the steps of the models that have a site, ascending."""
         held = self.models(corpus)
         return sorted(
-            {step for name in models if name in held for step in complete_steps(held[name])}
+            {step for name in models if name in held for step in steps_with(held[name], site)}
         )
 
-    def values(self, corpus: str, metric: str, population: str, models: list[str]) -> Values:
+    def deepest(self, corpus: str, models: Sequence[str], site: str) -> int:
+        """Return the number of the deepest layer or block of a site in any of the models."""
+        held = self.models(corpus)
+        depths = [depth for name in models if name in held for depth in depths_of(held[name], site)]
+        return max(depths, default=0)
+
+    def values(
+        self, corpus: str, site: str, metric: str, population: str, models: Sequence[str]
+    ) -> Values:
         """Return the values of a metric that were computed."""
         results = self._of(corpus)
         wanted = [name for name in models if MODEL in results and name in results[MODEL].values]
-        found = Values([], [], [], [], [])
-        if metric not in results or population not in results[POPULATION].values or not wanted:
+        found = Values([], [], [], [], [], [])
+        name = result_name(metric, site)
+        if name not in results or population not in results[POPULATION].values or not wanted:
             return found
-        chosen = results[[name for name in (metric, metric + STDERR) if name in results]]
-        chosen = chosen.sel({POPULATION: population, MODEL: wanted})
-        table = chosen[metric].transpose(MODEL, STEP, LAYER)
-        errors = chosen.get(metric + STDERR, xr.full_like(table, np.nan))
-        deviations = errors.transpose(MODEL, STEP, LAYER).values
-        values, steps, layers = table.values, table[STEP].values, table[LAYER].values
-        for place in np.argwhere(np.isfinite(values)):
-            i, j, k = place.tolist()
+        both = results[[one for one in (name, name + STDERR) if one in results]]
+        table, low, high = _with_bars(both.sel({POPULATION: population, MODEL: wanted}), name)
+        steps = table[STEP].values
+        depths = table[table.dims[-1]].values if table.ndim == 3 else np.zeros(1, np.int64)
+        shape = (*table.shape[:2], len(depths))
+        values, lows, highs = (part.values.reshape(shape) for part in (table, low, high))
+        for i, j, k in np.argwhere(np.isfinite(values)).tolist():
             found.model.append(wanted[i])
             found.step.append(int(steps[j]))
-            found.layer.append(int(layers[k]))
+            found.depth.append(int(depths[k]))
             found.value.append(float(values[i, j, k]))
-            found.error.append(float(deviations[i, j, k]))
+            found.low.append(float(lows[i, j, k]))
+            found.high.append(float(highs[i, j, k]))
         return found
 
     def _of(self, corpus: str) -> xr.Dataset:
@@ -141,5 +160,19 @@ def _results_at(uri: str, snapshot: str, corpus: str) -> xr.Dataset:
         return xr.Dataset()
 
 
-def _is_one_number(values: xr.DataArray) -> bool:
-    return set(map(str, values.dims)) <= _ONE_NUMBER
+def _with_bars(results: xr.Dataset, name: str) -> tuple[xr.DataArray, xr.DataArray, xr.DataArray]:
+    """Return a metric (model, step, [layer or block]) and the ends of its bars."""
+    values = results[name]
+    order = [dim for dim in (MODEL, STEP, LAYER, BLOCK) if dim in values.dims]
+    heads = [dim for dim in HEADS if dim in values.dims]
+    if heads:
+        table = values.mean(heads).transpose(*order)
+        return table, values.min(heads).transpose(*order), values.max(heads).transpose(*order)
+    table = values.transpose(*order)
+    errors = results.get(name + STDERR, xr.full_like(table, np.nan)).transpose(*order)
+    return table, table - errors, table + errors
+
+
+def _is_one_number(results: xr.Dataset, metric: str, site: str) -> bool:
+    name = result_name(metric, site)
+    return name in results and set(map(str, results[name].dims)) <= _ONE_NUMBER

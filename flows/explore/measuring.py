@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from html import escape
 
 from bokeh.layouts import row
 from bokeh.models import InlineStyleSheet, LayoutDOM
 from bokeh.models.widgets import Button, Div, Select
 
-from analysis.metrics import METRICS
+from analysis.metrics import METRICS, Metric
 from flows.console import duration
 from flows.explore.background import Background
 from flows.explore.choices import Choices
 from flows.explore.live import LiveStore
+from flows.explore.sites import metrics_of, steps_with
 from flows.explore.style import common_options, wrapped
-from flows.measurement import MeasureOptions, find_targets, measure_target
+from flows.measurement import MeasureOptions, Target, find_targets, measure_target
 from store.schema import node_name
 
 _TITLE = "<h2>Compute a metric</h2>"
@@ -55,34 +57,41 @@ class Measuring:
 
     def fill(self) -> None:
         """Offer every metric, those first that were not computed yet."""
-        computed = set(self._live.metrics(self._choices.corpus))
-        missing = [name for name in METRICS if name not in computed]
-        known = [name for name in METRICS if name in computed]
+        computed = set(self._live.metrics(self._choices.corpus, self._choices.site))
+        offered = metrics_of(self._choices.site)
+        missing = [name for name in offered if name not in computed]
+        known = [name for name in offered if name in computed]
         options = [
-            *((name, f"{METRICS[name].long_name}: not computed yet") for name in missing),
-            *((name, METRICS[name].long_name) for name in known),
+            *((name, f"{offered[name].long_name}: not computed yet") for name in missing),
+            *((name, offered[name].long_name) for name in known),
         ]
         self._metric.update(options=options)
-        if self._metric.value not in METRICS or self._metric.value in computed:
-            self._metric.value = next(iter(missing), next(iter(METRICS)))
+        if self._metric.value not in missing:
+            self._metric.value = next(iter(missing), next(iter(offered)))
 
     def _start(self) -> None:
-        metric, corpus = str(self._metric.value), self._choices.corpus
+        metric, corpus, site = str(self._metric.value), self._choices.corpus, self._choices.site
         models = [
             node_name(name.removesuffix("/encoder").removesuffix("/decoder"))
             for name in self._choices.models
         ]
-        if not models or metric not in METRICS:
+        if not models or metric not in metrics_of(site):
             self._told.text = f'{_TITLE}<p class="failure">Choose a model and a metric first.</p>'
             return
         self._button.disabled = True
-        self._tell_progress(metric, 0, 0)
+        asked = metrics_of(site)[metric]
+        self._tell_progress(asked, 0, 0)
 
         def work() -> tuple[int, float]:
-            targets = find_targets(
-                self._live.repository, corpus=corpus, models=list(dict.fromkeys(models))
+            targets = _with_site(
+                find_targets(
+                    self._live.repository, corpus=corpus, models=list(dict.fromkeys(models))
+                ),
+                site,
             )
-            options = MeasureOptions(metrics=(metric,))
+            # What is measured of numbers is measured whole.
+            names = (metric,) if metric in METRICS else None
+            options = MeasureOptions(metrics=names, sites=(site,))
             computed, seconds = 0, 0.0
             for number, target in enumerate(targets):
                 finished = 0
@@ -91,30 +100,40 @@ class Measuring:
                     nonlocal finished
                     finished += more
                     done, whole = number * total + finished, len(targets) * total
-                    self._background.soon(lambda: self._tell_progress(metric, done, whole))
+                    self._background.soon(lambda: self._tell_progress(asked, done, whole))
 
                 report = measure_target(self._live.uri, target, options=options, progress=progress)
                 computed, seconds = computed + report.computed, seconds + report.seconds
             return computed, seconds
 
-        self._background.run(work, lambda found: self._finished(metric, *found), self._failed)
+        self._background.run(work, lambda found: self._finished(asked, *found), self._failed)
 
-    def _tell_progress(self, metric: str, done: int, total: int) -> None:
+    def _tell_progress(self, metric: Metric, done: int, total: int) -> None:
         bar = f'value="{done}" max="{total}"' if total else ""
         told = f"{done} of {total} layers" if total else "starting"
         self._told.text = (
-            f"{_TITLE}<p>{escape(METRICS[metric].long_name)}: {told}</p>"
+            f"{_TITLE}<p>{escape(metric.long_name)}: {told}</p>"
             f'<progress {bar} aria-label="progress"></progress>'
         )
 
-    def _finished(self, metric: str, computed: int, seconds: float) -> None:
+    def _finished(self, metric: Metric, computed: int, seconds: float) -> None:
         self._button.disabled = False
         self._told.text = (
-            f"{_TITLE}<p>{escape(METRICS[metric].long_name)}: {computed:,} values computed in"
+            f"{_TITLE}<p>{escape(metric.long_name)}: {computed:,} values computed in"
             f" {duration(seconds)}. They are in the store.</p>"
         )
-        self._done(metric)
+        self._done(metric.name)
 
     def _failed(self, error: Exception) -> None:
         self._button.disabled = False
         self._told.text = f'{_TITLE}<p class="failure">{escape(str(error))}</p>'
+
+
+def _with_site(targets: Sequence[Target], site: str) -> list[Target]:
+    """Leave the steps that hold a site, and the models that have such steps."""
+    left = (
+        replace(target, steps=tuple(step for step in target.steps if step in held))
+        for target in targets
+        for held in (steps_with(target.model, site),)
+    )
+    return [target for target in left if target.steps]

@@ -51,7 +51,7 @@ class Page:
         self._profiles = Profiles(live, self._choices, style, colours)
         self._tokens = TokenView(live, self._choices, style, colours, reading)
         self._measuring = Measuring(live, self._choices, style, computing, self._computed)
-        self._shown = self._choices.corpus, self._choices.models
+        self._shown = self._what()
         parts = [
             *self._choices.layout,
             *self._profiles.layout,
@@ -70,9 +70,12 @@ class Page:
         self._tokens.fill()
         self._measuring.fill()
 
+    def _what(self) -> tuple[str, list[str], str]:
+        return self._choices.corpus, self._choices.models, self._choices.site
+
     def _chosen(self) -> None:
         self._profiles.draw()
-        chosen = self._choices.corpus, self._choices.models
+        chosen = self._what()
         if chosen != self._shown:
             self._shown = chosen
             self._tokens.fill()
@@ -87,5 +90,5 @@ class Page:
             self._choices.fill()
             self._profiles.draw()
             self._measuring.fill()
-            if (self._choices.corpus, self._choices.models) != self._shown:
+            if self._what() != self._shown:
                 self._chosen()

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from typing import Final
 
 from bokeh.events import Event, SelectionGeometry
 from bokeh.layouts import row
 from bokeh.models import InlineStyleSheet, LayoutDOM
 from bokeh.models.widgets import Div
 
-from analysis.metrics import METRICS
 from flows.explore.charts import along_steps, curve_chart, fill_depth, fill_training
 from flows.explore.choices import Choices
 from flows.explore.live import LiveStore
+from flows.explore.sites import HEADS, depth_name, metrics_of
 from flows.explore.style import wrapped
+from store.schema import site_variable
+
+_BARS: Final = {
+    False: "Bars: one standard error.",
+    True: "Values: means over heads; bars: from the lowest head to the highest.",
+}
 
 
 class Profiles:
@@ -44,15 +51,20 @@ class Profiles:
         """Draw what is chosen."""
         chosen = self._choices
         models = chosen.models
-        values = self._live.values(chosen.corpus, chosen.metric, chosen.population, models)
+        site, metric, population = chosen.site, chosen.metric, chosen.population
+        values = self._live.values(chosen.corpus, site, metric, population, models)
+        label = depth_name(site) or "no layers"
+        if self._depth.figure.xaxis.axis_label != label:
+            self._depth.figure.xaxis.axis_label = label
         colours = _coloured(models, self._colours)
-        keep = [layer in chosen.layers for layer in values.layer]
+        keep = [depth in chosen.layers for depth in values.depth]
         fill_depth(self._depth, values.where(keep), chosen.steps, colours)
         fill_training(self._training, values, chosen.layers, colours)
         self._title(models, colours, found=bool(values.value))
 
     def _title(self, models: Sequence[str], colours: dict[str, str], *, found: bool) -> None:
-        metric = METRICS.get(self._choices.metric)
+        site = self._choices.site
+        metric = metrics_of(site).get(self._choices.metric)
         if metric is None or not found:
             self._legend.text = (
                 "<h2>Nothing is computed yet for this choice</h2>"
@@ -64,9 +76,10 @@ class Profiles:
             f'<span style="color:{colours[name]}">●</span> {escape(name)}&emsp;' for name in models
         )
         self._legend.text = (
-            f"<h2>{escape(title)}, rows: {escape(self._choices.population)}</h2><p>{keys}</p>"
-            "<p>Over depth: a curve a step, late steps strong. Over training: a curve a layer, deep"
-            " layers strong; drag along it to choose steps. Bars: one standard error.</p>"
+            f"<h2>{escape(title)} of {escape(site)}, rows: {escape(self._choices.population)}</h2>"
+            f"<p>{keys}</p><p>Over depth: a curve a step, late steps strong. Over training: a curve"
+            f" a {depth_name(site) or 'model'}, deep ones strong; drag along it to choose steps."
+            f" {_BARS[bool(set(HEADS) & set(site_variable(site).dims))]}</p>"
         )
 
     def _brushed(self, event: Event) -> None:

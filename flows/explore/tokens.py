@@ -22,8 +22,8 @@ from flows.explore.charts import fill_tokens, token_chart
 from flows.explore.choices import Choices
 from flows.explore.events import when_changed
 from flows.explore.live import LiveStore
+from flows.explore.sites import depth_name, depths_of, steps_with
 from flows.explore.style import common_options, wrapped
-from flows.measurement import complete_steps
 from store.errors import StoreError
 from store.slab import slabs
 
@@ -94,13 +94,19 @@ class TokenView:
 
     def _fill_model(self) -> None:
         held = self._live.models(self._choices.corpus).get(str(self._model.value))
-        steps = [] if held is None else [str(step) for step in complete_steps(held)]
+        site = self._choices.site
+        steps = [] if held is None else [str(step) for step in steps_with(held, site)]
         self._step.update(options=list(steps))
         if self._step.value not in steps:
             self._step.value = steps[-1] if steps else ""
-        last = 0 if held is None else held.layers[-1]
-        if self._layer.end != max(last, 1):
-            self._layer.update(end=max(last, 1), value=last // 2, disabled=last < 1)
+        depths = [] if held is None else depths_of(held, site)
+        first, last = (depths[0], depths[-1]) if depths else (0, 0)
+        self._layer.title = (depth_name(site) or "no layers").capitalize()
+        if (self._layer.start, self._layer.end) != (first, max(last, first + 1)):
+            middle = first + (last - first) // 2
+            self._layer.update(
+                start=first, end=max(last, first + 1), value=middle, disabled=last <= first
+            )
 
     def _model_chosen(self) -> None:
         if not self._filling:
@@ -115,23 +121,31 @@ class TokenView:
 
     def _draw(self) -> None:
         held = self._live.models(self._choices.corpus).get(str(self._model.value))
-        if held is None or not self._step.value or "residual" not in held.sites:
-            self._title.text = "<h2>Tokens</h2><p>No residual stream is stored to look at.</p>"
+        site = self._choices.site
+        if held is None or not self._step.value:
+            self._title.text = f"<h2>Tokens</h2><p>No {escape(site)} is stored to look at.</p>"
             return
         path, step, layer = held.path, int(self._step.value), int(self._layer.value)
         snapshot = self._live.snapshot
-        self._title.text = f"<h2>Tokens of layer {layer}</h2><p>Reading …</p>"
+        layers = [layer] if depths_of(held, site) else None
+        shown = site if layers is None else f"{site}, {depth_name(site)} {layer}"
+        self._title.text = f"<h2>Tokens of {escape(shown)}</h2><p>Reading …</p>"
 
         def work() -> tuple[TokenSample, Plane]:
             sample = self._drawn(path, snapshot)
             found = slabs(
-                self._live.repository, path, steps=[step], layers=[layer], snapshot=snapshot
+                self._live.repository,
+                path,
+                site=site,
+                steps=[step],
+                layers=layers,
+                snapshot=snapshot,
             )
             if not found:
-                raise StoreError(f"step {step} of {path} has no layer {layer}: choose another one")
+                raise StoreError(f"step {step} of {path} has no {shown}: choose another one")
             return sample, principal_plane(sampled_rows(found[0], sample))
 
-        self._background.run(work, lambda found: self._show(*found, layer), self._failed)
+        self._background.run(work, lambda found: self._show(*found, shown), self._failed)
 
     def _drawn(self, path: str, snapshot: str) -> TokenSample:
         """Return the sample of a model: the same for all layers, so that one can be followed."""
@@ -140,7 +154,7 @@ class TokenView:
             self._samples = {key: sample_tokens(self._live.repository, path, snapshot=snapshot)}
         return self._samples[key]
 
-    def _show(self, sample: TokenSample, plane: Plane, layer: int) -> None:
+    def _show(self, sample: TokenSample, plane: Plane, shown: str) -> None:
         if sample is not self._sample:
             self._sample = sample
             self._source.selected.indices = []
@@ -152,7 +166,7 @@ class TokenView:
         self._figure.xaxis.axis_label = f"first component: {first} of the variance"
         self._figure.yaxis.axis_label = f"second component: {second}"
         self._title.text = (
-            f"<h2>Tokens of layer {layer}</h2><p>{len(sample):,} tokens drawn at random, special"
+            f"<h2>Tokens of {escape(shown)}</h2><p>{len(sample):,} tokens drawn at random, special"
             " and first ones left out, about their mean. Click one for its nearest.</p>"
         )
 
@@ -175,14 +189,18 @@ class TokenView:
         if not chosen or sample is None or held is None:
             return
         row_chosen, step, snapshot = int(chosen[0]), int(self._step.value), sample.snapshot
-        self._table.text = "<p>Reading every layer …</p>"
+        site = self._choices.site
+        self._table.text = "<p>Reading every depth …</p>"
 
         def work() -> list[Neighborhood]:
-            layers = slabs(self._live.repository, held.path, steps=[step], snapshot=snapshot)
+            layers = slabs(
+                self._live.repository, held.path, site=site, steps=[step], snapshot=snapshot
+            )
             return list(nearest_tokens(layers, sample, row_chosen))
 
         def show(found: list[Neighborhood]) -> None:
-            self._table.text = nearest_table(found, sample, row_chosen)
+            depth = depth_name(site) or ""
+            self._table.text = nearest_table(found, sample, row_chosen, depth=depth)
 
         self._background.run(work, show, self._failed)
 
@@ -190,8 +208,10 @@ class TokenView:
         self._title.text = f'<h2>Tokens</h2><p class="failure">{escape(str(error))}</p>'
 
 
-def nearest_table(found: Sequence[Neighborhood], sample: TokenSample, chosen: int) -> str:
-    """Return the nearest tokens in each layer as an HTML table, the token itself above it."""
+def nearest_table(
+    found: Sequence[Neighborhood], sample: TokenSample, chosen: int, *, depth: str
+) -> str:
+    """Return the nearest tokens in each layer or block as an HTML table, the token above it."""
     rows = "".join(
         f"<tr><th scope='row'>{one.layer}</th>"
         + "".join(
@@ -205,6 +225,6 @@ def nearest_table(found: Sequence[Neighborhood], sample: TokenSample, chosen: in
     told = sample.contexts[chosen] or sample.words[chosen]
     return (
         f"<h2>Nearest tokens of {escape(told)}</h2><p>By cosine about the mean, among the sample."
-        f"</p><div class='scroll' tabindex='0'><table><thead><tr><th>layer</th>"
+        f"</p><div class='scroll' tabindex='0'><table><thead><tr><th>{depth}</th>"
         f"<th colspan='9'>nearest first</th></tr></thead><tbody>{rows}</tbody></table></div>"
     )

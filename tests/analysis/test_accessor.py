@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from analysis import METRICS, compute_metrics
+from analysis import METRICS, AnalysisError, compute_metrics
 
 
 @pytest.fixture
@@ -38,3 +38,21 @@ def test_methods_are_listed_and_documented(array: xr.DataArray) -> None:
 def test_an_unknown_metric_is_no_attribute(array: xr.DataArray) -> None:
     with pytest.raises(AttributeError, match="no metric is called 'anisotropy'"):
         array.geometry.anisotropy()
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"metrics": "two_nn"}, r"metrics are one text: expected a list, \['two_nn'\]"),
+        ({"populations": "all"}, r"populations are one text: expected a list, \['all'\]"),
+        ({"metrics": ["two_nn"], "sample": -1}, "a sample of -1 rows was asked for"),
+    ],
+)
+def test_what_cannot_be_meant_is_said(array: xr.DataArray, given: dict, expected: str) -> None:
+    with pytest.raises(AnalysisError, match=expected):
+        compute_metrics(array, **given)
+
+
+def test_arrays_without_names_of_dimensions_are_refused(array: xr.DataArray) -> None:
+    with pytest.raises(AnalysisError, match=r"a ndarray: expected a DataArray .*dims="):
+        compute_metrics(array.values)

@@ -135,3 +135,8 @@ def test_what_cannot_be_given_is_refused(filled):
     with pytest.raises(StoreError, match="batches of 0 rows"):
         load_rows(URI, PATH, batch_rows=0)
     assert len(slabs(filled, PATH)) == 8
+
+
+def test_a_corpus_is_not_taken_for_a_model():
+    with pytest.raises(UnknownNameError, match=r"no model .plays. in .*plays/owner--toy"):
+        load_rows(URI, "plays")

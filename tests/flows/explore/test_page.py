@@ -15,10 +15,12 @@ import pytest
 from analysis.token_sample import sample_tokens
 from flows.capture.checkpoints import find_checkpoints
 from flows.corpora import Chunking, add_texts
+from flows.explore.live import LiveStore
 from flows.explore.server import make_server
 from flows.ingestion import ingest_checkpoint
 from flows.measurement import MeasureOptions, find_targets, measure_target
-from store import open_store
+from flows.running import CaptureOptions
+from store import open_metrics, open_store
 from store.repository import Repository
 
 if TYPE_CHECKING:
@@ -42,8 +44,9 @@ def uri(tmp_path_factory: pytest.TempPathFactory, text: str, run_folder: Path) -
     uri = str(tmp_path_factory.mktemp("explore") / "store")
     hostile = text[:2000] + " <img src=x onerror=window.harmed=1> " + text[:500]
     add_texts(uri, "cats", {"cats": hostile}, chunking=Chunking("chars", 50))
+    sites = CaptureOptions(sites=("residual", "final_norm", "query", "attention_max"))
     for checkpoint in find_checkpoints(str(run_folder)):
-        ingest_checkpoint(uri, checkpoint, "cats")
+        ingest_checkpoint(uri, checkpoint, "cats", options=sites)
     (target,) = find_targets(Repository.open(uri))
     measure_target(uri, target, options=MeasureOptions(metrics=("average_cosine",)))
     return uri
@@ -165,7 +168,7 @@ def test_sliders_answer_to_keys(page: Browser) -> None:
     page.wait(f"!{MODEL}('depth').renderers[2].data_source.data.layer.includes(2)")
     page.evaluate(f"{handles}[4].focus()")
     page.press("Home")
-    page.wait(f"{MODEL}('token-title').text.includes('Tokens of layer 0')")
+    page.wait(f"{MODEL}('token-title').text.includes('Tokens of residual, layer 0')")
     assert page.complaints == []
 
 
@@ -213,3 +216,44 @@ def test_a_metric_is_computed_and_shown(page: Browser, uri: str) -> None:
     again = measure_target(uri, target, options=MeasureOptions(metrics=("stable_rank",)))
     assert again.computed == 0
     assert page.complaints == []
+
+
+def test_other_sites_are_shown_and_measured(page: Browser) -> None:
+    choose(page, "site", "query")
+    page.wait(f"{MODEL}('legend').text.includes('Nothing is computed')")
+    page.wait(f"{MODEL}('token-title').text.includes('Tokens of query, block 1')")
+    choose(page, "compute-metric", "stable rank: not computed yet")
+    page.evaluate(
+        f"{FIND}.find((n) => n.tagName === 'BUTTON' && n.textContent === 'Compute it').click()"
+    )
+    page.wait(f"{MODEL}('legend').text.includes('stable rank of query')")
+    assert "from the lowest head to the highest" in str(of(page, "legend", "text"))
+    drawn = of(page, "depth", "renderers[2].data_source.data")
+    assert set(drawn["layer"]) == {1, 2}
+    assert all(
+        low <= value <= high
+        for low, value, high in zip(drawn["low"], drawn["y"], drawn["high"], strict=True)
+    )
+    choose(page, "site", "attention_max")
+    page.wait(f"{MODEL}('compute-metric').value === 'mean'")
+    page.wait(f"{MODEL}('token-title').text.includes('Tokens of attention_max, block')")
+    choose(page, "site", "final_norm")
+    page.wait(f"{MODEL}('token-title').text.includes('Tokens of final_norm<')")
+    choose(page, "site", "residual")
+    page.wait(f"{MODEL}('legend').text.includes('of residual')")
+    assert page.complaints == []
+
+
+def test_what_is_drawn_of_heads_is_their_mean_between_the_extremes(uri: str) -> None:
+    (target,) = find_targets(Repository.open(uri))
+    options = MeasureOptions(metrics=("average_cosine",), sites=("query",))
+    measure_target(uri, target, options=options)
+    live = LiveStore(uri)
+    assert live.sites("cats", ["tiny"]) == ["residual", "final_norm", "query", "attention_max"]
+    values = live.values("cats", "query", "average_cosine", "content", ["tiny"])
+    stored = open_metrics(uri, corpus="cats").query_average_cosine.sel(model="tiny")
+    expected = stored.sel(population="content").transpose("step", "block", "head").values
+    np.testing.assert_allclose(values.value, expected.mean(-1).ravel())
+    np.testing.assert_allclose(values.low, expected.min(-1).ravel())
+    np.testing.assert_allclose(values.high, expected.max(-1).ravel())
+    assert values.depth == [1, 2] * len(STEPS)
