@@ -10,7 +10,7 @@ from pathlib import Path
 from prefect import flow
 
 from analysis.compute import MeasureReport
-from flows.artifacts import dask_page, show_dask, show_measured
+from flows.artifacts import dask_page, show_dask, show_measured, show_report
 from flows.attempts import attempt_each, attempted
 from flows.failures import raise_failures
 from flows.measurement import MeasureOptions, Target, find_targets, measure_target
@@ -98,5 +98,7 @@ def measure(request: MeasureRequest) -> list[dict[str, object]]:
         time_limit=request.time_limit,
         dask_pages=request.dask_pages,
     )
+    if any(report.computed for report in reports):
+        show_report(request.store, request.report)
     raise_failures("models", failures, len(targets))
     return [asdict(report) for report in reports]

@@ -123,6 +123,10 @@ class _Measured(_Request):
         default=None, description="Folder for a page of Dask about each model it has computed."
     )
 
+    report: str | None = Field(
+        default=None, description="File to write the report page to after each run with news."
+    )
+
     def _measure_options(self, sites: list[str]) -> MeasureOptions:
         return MeasureOptions(
             sites=tuple(sites),
@@ -210,9 +214,6 @@ class WatchRequest(_Captured, _Measured):
     measure: bool = Field(default=True, description="Compute metrics of what was ingested.")
     measured_sites: list[str] = Field(
         default=["residual"], min_length=1, description=_SITES_MEASURED
-    )
-    report: str | None = Field(
-        default=None, description="File to write the report page to after each run with news."
     )
 
     def measure_options(self) -> MeasureOptions:

@@ -144,10 +144,13 @@ class Ran:
     reports: list[dict[str, object]]
     command: Result
     warned: list[bool]
+    page: Path
+    link: str
 
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory, text: str, run_folder: Path) -> Iterator[Ran]:
+    from prefect.artifacts import Artifact
     from prefect.testing.utilities import prefect_test_harness
 
     from flows import deployments
@@ -171,12 +174,17 @@ def ran(tmp_path_factory: pytest.TempPathFactory, text: str, run_folder: Path) -
                 ingest(request)
             errors.append(str(raised.value))
             snapshots.append(Repository.open(store).snapshot_id())
-        reports = measure(MeasureRequest(store=store, metrics=["average_cosine"]))
+        page = folder / "report.html"
+        asked = MeasureRequest(store=store, metrics=["average_cosine"], report=str(page))
+        reports = measure(asked)
+        link = Artifact.get("actlas-report")
+        assert isinstance(link, Artifact)
         look = ["flows", "run", str(runs), "--corpus", "cats", "--settle", "0s", "--store", store]
         command = CliRunner().invoke(actlas, [*look, "--metrics", "average_cosine"])
         with prefect_client() as client:
             warned = [deployments._keeps_leases_in_memory(client)]
-        yield Ran(store, *errors, tuple(snapshots), reports, command, warned)
+        data = str(link.data)
+        yield Ran(store, *errors, tuple(snapshots), reports, command, warned, page, data)
 
 
 @pytest.mark.slow
@@ -198,6 +206,12 @@ def test_a_second_run_stores_nothing_new(ran: Ran) -> None:
 @pytest.mark.slow
 def test_metrics_are_measured_by_a_flow(ran: Ran) -> None:
     assert [(report["path"], report["computed"]) for report in ran.reports] == [("cats/tiny", 24)]
+
+
+@pytest.mark.slow
+def test_the_report_is_an_artifact_of_the_run(ran: Ran) -> None:
+    assert f"({ran.page.as_uri()})" in ran.link
+    assert "average_cosine" in ran.page.read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
