@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from flows.cli.options import NameList, examples, json_option, sample_options, store_option
-from flows.console import print_json, print_table, say
+from flows.console import keep_in_mind, print_json, print_table, say
 
 LIST = "list"
 
@@ -75,6 +75,7 @@ def study(
         return
     if name not in STUDIES:
         raise UnknownStudyError(name, STUDIES)
+    keep_in_mind("what was stored and computed by now is kept; the same command goes on from there")
     folder = output or Path("studies") / name
     request = Request(store, models, corpus, from_store, folder, sample, seed)
     files = run_study(

@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ import flows.doctor
 from flows.cli import actlas
 from flows.corpora import Chunking, add_texts
 from store.catalogue import catalogue
+from store.metrics import read_metrics
 from store.repository import Repository
 from store.verify import census
 
@@ -111,3 +114,35 @@ def test_stopped_while_ingesting_keeps_whole_steps(tmp_path: Path, run_folder: P
         actlas, ["ingest", str(run_folder), "--corpus", "cats", "--store", uri]
     )
     assert "2 of 3 checkpoints were run, 1 were there already" in again.output
+
+
+def test_stopped_while_computing_keeps_what_was_computed(
+    run, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def stopped_by_the_first_layer(_: str) -> Iterator[Callable[[int, int], None]]:
+        def tell(more: int, total: int) -> None:
+            raise KeyboardInterrupt
+
+        yield tell
+
+    with monkeypatch.context() as patched:
+        patched.setattr("flows.cli.metrics.progress_bar", stopped_by_the_first_layer)
+        told = run("compute", "stable_rank", code=1).output
+    assert "stopped; the values computed by now are stored" in told
+    repository = Repository.open(store)
+    found = read_metrics(repository, "cats/tiny")
+    assert found is not None
+    kept = int(found["stable_rank"].notnull().sum())
+    assert kept > 0
+    assert census(repository) == []
+    assert f"{kept} values up to date" in run("compute", "stable_rank").output
+
+
+def test_a_study_that_is_stopped_says_what_is_kept(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("flows.studies.run.run_study", stopped)
+    told = run("study", "shape-of-learning", code=1).output
+    assert "stopped; what was stored and computed by now is kept" in told
