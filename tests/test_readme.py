@@ -69,3 +69,9 @@ def test_links_lead_somewhere() -> None:
     targets = re.findall(r"\]\((?!https?:)([^)#]+)\)", README)
     assert targets
     assert [target for target in targets if not (ROOT / target).exists()] == []
+
+
+def test_pictures_are_light() -> None:
+    pictures = list((ROOT / "docs" / "images").iterdir())
+    assert pictures
+    assert [one.name for one in pictures if one.stat().st_size > 150_000] == []
