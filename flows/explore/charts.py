@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import isfinite, log10
 from typing import Final
@@ -14,6 +14,7 @@ from bokeh.models import (
     CustomJSTickFormatter,
     FixedTicker,
     HoverTool,
+    Range1d,
     TapTool,
 )
 from bokeh.plotting import figure
@@ -53,9 +54,11 @@ def curve_chart(name: str, x: str, *, brush: bool) -> Chart:
         tools="reset",
         toolbar_location=None,
         x_axis_label=x,
+        x_range=Range1d(),
+        y_range=Range1d(),
     )
     lines = ColumnDataSource(data={"xs": [], "ys": [], "colour": [], "alpha": []})
-    points = ColumnDataSource(data=_unseen(_POINT_COLUMNS))
+    points = ColumnDataSource(data={name: [] for name in _POINT_COLUMNS})
     plot.multi_line("xs", "ys", source=lines, color="colour", alpha="alpha", line_width=2)
     plot.segment("x", "low", "x", "high", source=points, color="colour", alpha="alpha")
     dots = plot.scatter("x", "y", source=points, color="colour", alpha="alpha", size=6)
@@ -88,9 +91,13 @@ _POINT_COLUMNS: Final = (
 )
 
 
-def _unseen(columns: Sequence[str]) -> dict[str, list[int]]:
-    """Return one point for a figure that is hidden: without any, the browser finds no ranges."""
-    return {name: [0] for name in columns}
+def _fit(plot: figure, x: Iterable[float], y: Iterable[float]) -> None:
+    """Let a figure show all of some points: the browser finds no ranges while data come in."""
+    for shown, values in ((plot.x_range, tuple(x)), (plot.y_range, tuple(y))):
+        low, high = min(values), max(values)
+        margin = 0.05 * (high - low) or 0.1 * abs(high) or 1.0
+        start, end = low - margin, high + margin
+        shown.update(start=start, end=end, reset_start=start, reset_end=end)
 
 
 def along_steps(step: int) -> float:
@@ -152,7 +159,6 @@ def _fill(
     x: Sequence[float],
 ) -> None:
     if not curves:
-        # An empty figure has no ranges, of which the browser complains: it keeps what it had.
         chart.figure.visible = False
         return
     lines: dict[str, list[object]] = {key: [] for key in ("xs", "ys", "colour", "alpha")}
@@ -180,6 +186,10 @@ def _fill(
             )
             for column, cell in zip(_POINT_COLUMNS, cells, strict=True):
                 points[column].append(cell)
+    drawn = [row for rows in curves.values() for row in rows]
+    bars = (values.value, values.low, values.high)
+    ends = (column[row] for column in bars for row in drawn)
+    _fit(chart.figure, (x[row] for row in drawn), filter(isfinite, ends))
     chart.lines.data = lines
     chart.points.data = points
     chart.figure.visible = True
@@ -195,8 +205,11 @@ def token_chart(colour: str) -> tuple[figure, ColumnDataSource]:
         min_width=280,
         tools="wheel_zoom,pan,reset",
         toolbar_location=None,
+        x_range=Range1d(),
+        y_range=Range1d(),
     )
-    source = ColumnDataSource(data=_unseen(("x", "y", "word", "context", "place")))
+    columns = ("x", "y", "word", "context", "place")
+    source = ColumnDataSource(data={name: [] for name in columns})
     dots = plot.scatter(
         "x",
         "y",
@@ -213,8 +226,9 @@ def token_chart(colour: str) -> tuple[figure, ColumnDataSource]:
     return plot, source
 
 
-def fill_tokens(source: ColumnDataSource, plane: Plane, sample: TokenSample) -> None:
+def fill_tokens(plot: figure, source: ColumnDataSource, plane: Plane, sample: TokenSample) -> None:
     """Draw a sample of tokens in a plane."""
+    _fit(plot, plane.points[:, 0].tolist(), plane.points[:, 1].tolist())
     source.data = {
         "x": plane.points[:, 0],
         "y": plane.points[:, 1],

@@ -119,7 +119,9 @@ class Choices:
     def fill(self) -> None:
         """Offer what the store has now, and keep what is chosen where it still can be."""
         self._filling = True
-        _offer(self._corpus, self._live.corpora, "")
+        corpora = self._live.corpora
+        measured = (name for name in corpora if self._live.metrics(name, FIRST_SITE))
+        _offer(self._corpus, corpora, next(measured, ""))
         self._fill_corpus()
         self._filling = False
 

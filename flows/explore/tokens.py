@@ -160,7 +160,7 @@ class TokenView:
             self._source.selected.indices = []
             self._table.text = ""
             self._word.completions = sorted(set(sample.words))
-        fill_tokens(self._source, plane, sample)
+        fill_tokens(self._figure, self._source, plane, sample)
         self._figure.visible = True
         first, second = (f"{100 * share:.1f} %" for share in plane.shares)
         self._figure.xaxis.axis_label = f"first component: {first} of the variance"
