@@ -88,7 +88,7 @@ class RowLoader:
                 f"kept says of {len(self.kept)} tokens whether they are wanted, and"
                 f" {self._array.path} has {self._array.n_tokens}: expected one value a token"
             )
-        least = self._row_bytes * max(self._array.rows + self.batch_rows, 1)
+        least = self._row_bytes * (self._array.rows + self.batch_rows)
         if self.shuffle and self.buffer_bytes < least:
             raise StoreError(
                 f"a buffer of {self.buffer_bytes:,} bytes holds less than a chunk and a batch:"
@@ -102,9 +102,8 @@ class RowLoader:
 
     def n_batches(self, *, shard: int = 0, shards: int = 1, epoch: int = 0) -> int:
         """Return how many batches a shard gives; those of all shards differ by a chunk's rows."""
-        chunks = self._chunks(epoch, shard, shards)
-        rows = sum(self._n_wanted(start, stop) for _, start, stop in chunks)
-        return -(-rows // self.batch_rows)
+        wanted = (self._n_wanted(*chunk[1:]) for chunk in self._chunks(epoch, shard, shards))
+        return -(-sum(wanted) // self.batch_rows)
 
     def batches(self, *, epoch: int = 0, shard: int = 0, shards: int = 1) -> Iterator[RowBatch]:
         """Give the rows of one epoch, each once.
@@ -175,9 +174,9 @@ class RowLoader:
         return start + np.flatnonzero(self.kept[start:stop])
 
     def _shuffled(self, chunks: list[Chunk], rng: np.random.Generator) -> Iterator[RowBatch]:
-        capacity = self.buffer_bytes // self._row_bytes
         whole = sum(stop - start for _, start, stop in chunks)
-        buffer = np.empty((min(capacity, whole), *self._row_shape), np.float32)
+        rows = min(self.buffer_bytes // self._row_bytes, whole)
+        buffer = np.empty((rows, *self._row_shape), np.float32)
         places = np.empty((len(buffer), 2), np.int64)
         filled, waiting = 0, deque(chunks)
         with ThreadPoolExecutor(_READERS) as readers:
@@ -187,8 +186,8 @@ class RowLoader:
                     group.append((filled, waiting.popleft()))
                     filled += self._n_wanted(*group[-1][1][1:])
                 deque(readers.map(lambda one: self._put(buffer, places, *one), group), maxlen=0)
-                order = rng.permutation(filled)
-                full = filled - filled % self.batch_rows if waiting else filled
+                order, full = rng.permutation(filled), filled
+                full -= filled % self.batch_rows if waiting else 0
                 for first in range(0, full, self.batch_rows):
                     taken = order[first : min(first + self.batch_rows, full)]
                     yield self._batch(np.take(buffer, taken, axis=0), places[taken])

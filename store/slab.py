@@ -19,7 +19,9 @@ from .repository import Repository
 from .schema import (
     HEAD,
     KEY_VALUE_HEAD,
+    METRICS_GROUP,
     PLACE_COORDINATES,
+    STEP,
     TOKEN,
     TOKEN_COORDINATES,
     is_site,

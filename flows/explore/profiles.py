@@ -14,9 +14,9 @@ from bokeh.models.widgets import Div
 from flows.explore.charts import along_steps, curve_chart, fill_depth, fill_training
 from flows.explore.choices import Choices
 from flows.explore.live import LiveStore
-from flows.explore.sites import HEADS, depth_name, metrics_of
+from flows.explore.sites import HEADS, metrics_of
 from flows.explore.style import wrapped
-from store.schema import site_variable
+from store.schema import depth_dimension, site_variable
 
 _BARS: Final = {
     False: "Bars: one standard error.",
@@ -53,7 +53,7 @@ class Profiles:
         models = chosen.models
         site, metric, population = chosen.site, chosen.metric, chosen.population
         values = self._live.values(chosen.corpus, site, metric, population, models)
-        label = depth_name(site) or "no layers"
+        label = depth_dimension(site) or "no layers"
         if self._depth.figure.xaxis.axis_label != label:
             self._depth.figure.xaxis.axis_label = label
         colours = _coloured(models, self._colours)
@@ -72,14 +72,15 @@ class Profiles:
             )
             return
         title = metric.long_name + ("" if metric.units == "1" else f" ({metric.units})")
+        bars = _BARS[bool(set(HEADS) & set(site_variable(site).dims))]
+        each = depth_dimension(site) or "model"
         keys = " ".join(
             f'<span style="color:{colours[name]}">●</span> {escape(name)}&emsp;' for name in models
         )
         self._legend.text = (
             f"<h2>{escape(title)} of {escape(site)}, rows: {escape(self._choices.population)}</h2>"
             f"<p>{keys}</p><p>Over depth: a curve a step, late steps strong. Over training: a curve"
-            f" a {depth_name(site) or 'model'}, deep ones strong; drag along it to choose steps."
-            f" {_BARS[bool(set(HEADS) & set(site_variable(site).dims))]}</p>"
+            f" a {each}, deep ones strong; drag along it to choose steps. {bars}</p>"
         )
 
     def _brushed(self, event: Event) -> None:

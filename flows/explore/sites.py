@@ -8,12 +8,10 @@ from analysis.metrics import METRICS, Metric
 from analysis.metrics.values import VALUE_METRICS
 from store.catalogue import HeldModel
 from store.schema import (
-    BLOCK,
     DIM,
     HEAD,
     HEAD_DIM,
     KEY_VALUE_HEAD,
-    LAYER,
     site_variable,
     unit_dimension,
 )
@@ -26,17 +24,10 @@ def steps_with(held: HeldModel, site: str) -> list[int]:
     return [step.step for step in held.steps if step.complete and site in step.sites]
 
 
-def depth_name(site: str) -> str | None:
-    """Return whether a site has layers or blocks, None for one that has neither."""
-    return next((name for name in (LAYER, BLOCK) if name in site_variable(site).dims), None)
-
-
 def depths_of(held: HeldModel, site: str) -> list[int]:
-    """Return the numbers of the layers or blocks of a site: layer 0 comes before block 1."""
-    name = depth_name(site)
-    if name is None:
-        return []
-    return [number for number in held.layers if name == LAYER or number > 0]
+    """Return the numbers of the layers or blocks that some complete step holds of a site."""
+    complete = (step for step in held.steps if step.complete)
+    return sorted({number for step in complete for number in step.layers.get(site, ())})
 
 
 def metrics_of(site: str) -> dict[str, Metric]:

@@ -22,9 +22,10 @@ from flows.explore.charts import fill_tokens, token_chart
 from flows.explore.choices import Choices
 from flows.explore.events import when_changed
 from flows.explore.live import LiveStore
-from flows.explore.sites import depth_name, depths_of, steps_with
+from flows.explore.sites import depths_of, steps_with
 from flows.explore.style import common_options, wrapped
 from store.errors import StoreError
+from store.schema import depth_dimension
 from store.slab import slabs
 
 
@@ -101,7 +102,7 @@ class TokenView:
             self._step.value = steps[-1] if steps else ""
         depths = [] if held is None else depths_of(held, site)
         first, last = (depths[0], depths[-1]) if depths else (0, 0)
-        self._layer.title = (depth_name(site) or "no layers").capitalize()
+        self._layer.title = (depth_dimension(site) or "no layers").capitalize()
         if (self._layer.start, self._layer.end) != (first, max(last, first + 1)):
             middle = first + (last - first) // 2
             self._layer.update(
@@ -128,7 +129,7 @@ class TokenView:
         path, step, layer = held.path, int(self._step.value), int(self._layer.value)
         snapshot = self._live.snapshot
         layers = [layer] if depths_of(held, site) else None
-        shown = site if layers is None else f"{site}, {depth_name(site)} {layer}"
+        shown = site if layers is None else f"{site}, {depth_dimension(site)} {layer}"
         self._title.text = f"<h2>Tokens of {escape(shown)}</h2><p>Reading …</p>"
 
         def work() -> tuple[TokenSample, Plane]:
@@ -199,7 +200,7 @@ class TokenView:
             return list(nearest_tokens(layers, sample, row_chosen))
 
         def show(found: list[Neighborhood]) -> None:
-            depth = depth_name(site) or ""
+            depth = depth_dimension(site) or ""
             self._table.text = nearest_table(found, sample, row_chosen, depth=depth)
 
         self._background.run(work, show, self._failed)
