@@ -189,9 +189,12 @@ def _ingest(sweep: Sweep, gaps: Sequence[Gap], *, as_json: bool) -> None:
     failures = [f"\n  {gap.name}: {gap.problem}" for gap in gaps]
     total = len(sweep.checkpoints) + len(gaps)
 
-    def watched(name: str) -> AbstractContextManager[Progress]:
+    def note(rest: str = "") -> None:
         whole = f"{len(results)} of {len(sweep.checkpoints)} checkpoints are stored whole"
-        keep_in_mind(f"{whole}, and nothing of {name}; the same command goes on from there")
+        keep_in_mind(f"{whole}{rest}; the same command goes on from there")
+
+    def watched(name: str) -> AbstractContextManager[Progress]:
+        note(f", and nothing of {name}")
         return progress_bar(name)
 
     for outcome in ingest_sweep(sweep, watched):
@@ -199,6 +202,7 @@ def _ingest(sweep: Sweep, gaps: Sequence[Gap], *, as_json: bool) -> None:
             failures.append(f"\n  {outcome.name}: {outcome.problem}")
             continue
         results.append(outcome.result)
+        note()
         if not as_json:
             say(_sentence(outcome.result))
     if as_json:
