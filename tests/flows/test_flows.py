@@ -178,12 +178,12 @@ def ran(tmp_path_factory: pytest.TempPathFactory, text: str, run_folder: Path) -
         asked = MeasureRequest(store=store, metrics=["average_cosine"], report=str(page))
         reports = measure(asked)
         link = Artifact.get("actlas-report")
-        assert isinstance(link, Artifact)
+        assert link is not None
         look = ["flows", "run", str(runs), "--corpus", "cats", "--settle", "0s", "--store", store]
         command = CliRunner().invoke(actlas, [*look, "--metrics", "average_cosine"])
         with prefect_client() as client:
             warned = [deployments._keeps_leases_in_memory(client)]
-        data = str(link.data)
+        data = f"{link.data} {link.description}"
         yield Ran(store, *errors, tuple(snapshots), reports, command, warned, page, data)
 
 
