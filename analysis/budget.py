@@ -1,7 +1,7 @@
-"""How much memory measuring one layer takes, known before it is read.
+"""How much memory measuring one layer or comparing some takes, known before any is read.
 
 A layer is streamed: what is held is a matter of its width, of the size of a sample, and of a few
-numbers for each of its rows.
+numbers for each of its rows. What is compared is a sample of rows of every layer, which is held.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ IDLE_BYTES: Final = 256 << 20
 _BLOCKS_READ: Final = 4
 _MATRICES_FINISHING: Final = 3
 _BYTES_A_ROW: Final = 48
-_CANDIDATE_BYTES: Final = 24
-_SPARE_CANDIDATES: Final = 16
+CANDIDATE_BYTES: Final = 24
+SPARE_CANDIDATES: Final = 16
 
 
 def needed_bytes(plan: Plan, *, dim: int, n: int) -> int:
@@ -46,7 +46,7 @@ def needed_bytes(plan: Plan, *, dim: int, n: int) -> int:
             held += each * group_count(dim, keys, request_of(plan).scatter_bytes)
     reach = max((metric.k for metric in plan.metrics if metric.needs == "neighbors"), default=0)
     drawn = min(plan.sample, n) if reach else 0
-    searching = drawn * (3 * 4 * dim + _CANDIDATE_BYTES * (reach + _SPARE_CANDIDATES))
+    searching = drawn * (3 * 4 * dim + CANDIDATE_BYTES * (reach + SPARE_CANDIDATES))
     return held + max(passing, searching)
 
 
@@ -61,11 +61,30 @@ def check_memory(plan: Plan, *, dim: int, n: int) -> None:
     Raises:
         InputError: If it does.
     """
-    needed = IDLE_BYTES + needed_bytes(plan, dim=dim, n=n)
-    if plan.memory is not None and needed > plan.memory:
+    refuse_beyond(
+        plan.memory,
+        needed_bytes(plan, dim=dim, n=n),
+        f"measuring {n:,} rows of width {dim:,}",
+        "measure fewer populations, or draw a smaller sample",
+    )
+
+
+def refuse_beyond(memory: int | None, needed: int, what: str, remedy: str) -> None:
+    """Refuse what needs more memory than a worker has, where that was stated.
+
+    Args:
+        memory: Bytes that a worker has, None where that was not stated.
+        needed: Bytes needed, beyond those of an idle worker.
+        what: What needs them.
+        remedy: What can be done about it, besides stating more.
+
+    Raises:
+        InputError: If it does.
+    """
+    needed += IDLE_BYTES
+    if memory is not None and needed > memory:
         raise InputError(
-            f"measuring {n:,} rows of width {dim:,} takes up to {needed / 2**20:,.0f} MiB a worker,"
-            f" of which {IDLE_BYTES / 2**20:,.0f} when idle; the memory stated is"
-            f" {plan.memory / 2**20:,.0f} MiB. State more, measure fewer populations, or draw a"
-            " smaller sample"
+            f"{what} takes up to {needed / 2**20:,.0f} MiB a worker, of which"
+            f" {IDLE_BYTES / 2**20:,.0f} when idle; the memory stated is {memory / 2**20:,.0f} MiB."
+            f" State more, {remedy}"
         )

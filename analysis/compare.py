@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from analysis.comparisons import Compared, run_comparison
+from analysis.comparisons import Compared, check_comparison, run_comparison
 from analysis.engines import THREADS, check_scheduler, run_tasks
 from analysis.evaluate import SAMPLE_ROWS
 from analysis.matrices import Over, Subject, boxes_of, find_matrices, is_missing
@@ -43,6 +43,7 @@ def compare(
     sample: int = SAMPLE_ROWS,
     seed: int = 0,
     scheduler: str = THREADS,
+    memory: int | None = None,
     plan: bool = False,
     progress: Progress | None = None,
 ) -> CompareReport:
@@ -56,7 +57,8 @@ def compare(
       steps, over tokens that end at the same characters: ``model_cka`` (step, layer, other_model,
       other_layer), kept with both models.
 
-    A task holds the sampled rows of all that it compares: sample × width × 8 bytes for each.
+    A task holds the sampled rows of all that it compares, sample × width × 8 bytes for each, and
+    a matrix of 8 × width² bytes for each.
 
     Args:
         repository: The store, or its URI.
@@ -65,11 +67,14 @@ def compare(
         sample: Tokens of ``content`` drawn.
         seed: Seed of the draw.
         scheduler: Where the tasks run; see ``analysis.engines.run_tasks``.
+        memory: Bytes that each worker has. Our own workers are held to them, and what needs more
+            is refused before anything is read.
         plan: Only count what would be computed.
         progress: Called with the number of matrices just done, and of all.
 
     Raises:
-        InputError: If there is nothing to compare with.
+        InputError: If there is nothing to compare with, or a matrix needs more memory than there
+            is.
         UnknownNameError: If a model, a step or a layer is not in the store.
         TooFewRowsError: If there are too few tokens that differ.
         NonFiniteRowsError: If rows hold NaN or infinity.
@@ -81,6 +86,8 @@ def compare(
     snapshot = opened.snapshot_id()
     wanted = find_matrices(opened, over, subjects, snapshot=snapshot, sample=sample, seed=seed)
     missing = [matrix for matrix in wanted if is_missing(opened, snapshot, over, matrix)]
+    for matrix in missing:
+        check_comparison(matrix.task, memory)
 
     def keep(found: Compared) -> None:
         matrix = next(one for one in missing if one.task == found.task)
@@ -91,7 +98,8 @@ def compare(
             progress(1, len(missing))
 
     if missing and not plan:
-        run_tasks(run_comparison, [matrix.task for matrix in missing], keep, scheduler)
+        tasks = [matrix.task for matrix in missing]
+        run_tasks(run_comparison, tasks, keep, scheduler, memory=memory)
     read = sum(len(matrix.task.slabs) + len(matrix.task.others) for matrix in missing)
     seconds = time.monotonic() - started
     return CompareReport(over, len(missing), len(wanted) - len(missing), read, seconds)

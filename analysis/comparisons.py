@@ -15,7 +15,9 @@ import numpy.typing as npt
 import xarray as xr
 
 from analysis.blas import one_blas_thread
+from analysis.budget import CANDIDATE_BYTES, SPARE_CANDIDATES, refuse_beyond
 from analysis.errors import NonFiniteRowsError, TooFewRowsError
+from analysis.groups import GROUPS
 from analysis.linear_pairs import compare_linear
 from analysis.metrics.metric import STDERR
 from analysis.neighbor_pairs import NEIGHBOR_PAIRS, OVERLAP_NEIGHBORS, compare_neighborhoods
@@ -32,6 +34,8 @@ Rows = npt.NDArray[np.float32]
 Label = TypeVar("Label", bound=Hashable)
 
 REPRESENTATION: Final = "representation"
+
+_MATRICES_COMPARED: Final = GROUPS + 8
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,35 @@ class Compared:
     task: Comparison
     values: xr.Dataset
     reverse: xr.Dataset | None
+
+
+def comparison_bytes(task: Comparison) -> int:
+    """Return the most memory that comparing slabs takes, beyond that of an idle worker."""
+    compared = (*task.slabs, *task.others)
+    n = min(task.sample, *(slab.shape[0] for slab in compared))
+    widths = [slab.shape[-1] for slab in compared]
+    widest = max(widths)
+    rows = 2 * 4 * n * sum(widths)
+    whitenings = 8 * sum(width**2 for width in widths)
+    linear = whitenings + max(2 * 8 * n * widest, _MATRICES_COMPARED * 8 * widest**2)
+    neighbors = (OVERLAP_NEIGHBORS + SPARE_CANDIDATES) * CANDIDATE_BYTES * n * len(compared)
+    near = neighbors + 3 * 8 * len(compared) ** 2 * n + 3 * 4 * n * widest
+    return rows + max(linear, near)
+
+
+def check_comparison(task: Comparison, memory: int | None) -> None:
+    """Refuse a comparison that needs more memory than a worker has, where that was stated.
+
+    Raises:
+        InputError: If it does.
+    """
+    count = len(task.slabs) + len(task.others)
+    refuse_beyond(
+        memory,
+        comparison_bytes(task),
+        f"comparing {count} representations of {task.slabs[0].path} at {task.sample:,} tokens",
+        "draw a smaller sample, or compare fewer layers or steps",
+    )
 
 
 def run_comparison(task: Comparison) -> Compared:

@@ -178,7 +178,8 @@ def _counts(layer: LayerStatistics, table: TokenTable, population: Population) -
     members = layer.members(population)
     counts["n"] = int(members.sum())
     if table.sequence is not None:
-        counts["n_sequences"] = len(np.unique(table.sequence[members]))
+        changes = np.diff(table.sequence[members]) != 0
+        counts["n_sequences"] = int(members.any()) + int(changes.sum())
     return {name: np.asarray(float(count)) for name, count in counts.items()}
 
 

@@ -67,8 +67,9 @@ class PackedMatrix:
         self._values = np.empty(self._dim * (self._dim + 1) // 2, np.float32)
         pack_triangle(matrix, self._unit, self._values)
 
-    def unpack(self) -> Floats:
-        """Return the matrix, its elements rounded to float32 relative to the largest."""
-        matrix = np.empty((self._dim, self._dim))
-        unpack_triangle(self._values, self._unit, matrix)
-        return matrix
+    def add_to(self, matrix: Floats, vector: Floats, weight: float) -> None:
+        """Add the matrix and weight · vector vectorᵀ to the lower triangle of one (dim, dim).
+
+        Its elements are rounded to float32 relative to the largest.
+        """
+        unpack_triangle(self._values, self._unit, vector, weight, matrix)

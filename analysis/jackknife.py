@@ -92,14 +92,14 @@ class _Spectra:
         if not read:
             return
         self._subspace = Subspace(total.scatter, total.mean)
-        split = self._subspace.split(total.scatter)
-        unit = self._subspace.unit
+        inside, unit = self._subspace.inside, self._subspace.unit
         if "scatter_spectrum" in read:
-            self._centred = CompressedSpectrum(total.scatter_spectrum.values, split, unit)
+            self._centred = CompressedSpectrum(total.scatter_spectrum.values, inside, unit)
         if "uncentred_scatter_spectrum" in read:
             values = total.uncentred_scatter_spectrum.values
-            split = self._subspace.add_outer(split, total.mean, float(total.n))
-            self._uncentred = CompressedSpectrum(values, split, unit)
+            # The mean is in the subspace, so that outside of it nothing is added.
+            inside = self._subspace.add_outer(inside, (total.mean, float(total.n)))
+            self._uncentred = CompressedSpectrum(values, inside, unit)
 
     def without(
         self, index: int, group: Moments, rest: Moments
@@ -109,14 +109,13 @@ class _Spectra:
             return None, None
         scatter = self._layer.group_scatter(self._population, index)
         assert scatter is not None
-        split = self._subspace.split(scatter)
         m, n = group.central.n, rest.central.n
+        gap = group.central.mean - rest.central.mean
+        outers = [(gap, m * n / (m + n)), (group.central.mean, float(m))]
+        removed = self._subspace.remove(scatter, outers)
         centred = uncentred = None
         if self._centred is not None:
-            gap = group.central.mean - rest.central.mean
-            removed = self._subspace.add_outer(split, gap, m * n / (m + n))
-            centred = Spectrum.computed(self._centred.without(removed), rank=n - 1)
+            centred = Spectrum.computed(self._centred.without(removed[0]), rank=n - 1)
         if self._uncentred is not None:
-            removed = self._subspace.add_outer(split, group.central.mean, float(m))
-            uncentred = Spectrum.computed(self._uncentred.without(removed), rank=n)
+            uncentred = Spectrum.computed(self._uncentred.without(removed[1]), rank=n)
         return centred, uncentred

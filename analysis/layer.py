@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.groups import PackedMatrix
+from analysis.moment_kernels import mirror
 from analysis.moments import CentralMoments, Directions, Moments
 from analysis.outliers import EXCLUDED, OUTLIER, TYPICAL, Parts
 from analysis.populations import OUTLIER_FACTOR, POPULATIONS, Population
@@ -117,16 +118,20 @@ class LayerStatistics:
 
     def group_scatter(self, population: Population, group: int) -> Floats | None:
         """Return the scatter (dim, dim) of a population in one group, None if it was not kept."""
-        central = CentralMoments.zero(self.dim, scatter=True)
+        central = CentralMoments.zero(self.dim, scatter=False)
+        scatter = np.zeros((self.dim, self.dim))
         for key in _keys(population):
             if key in self.groups[group]:
                 part = self.groups[group][key]
                 if part.scatter is None:
                     return None
-                central.merge(replace(part.central, scatter=part.scatter.unpack()))
+                part.scatter.add_to(scatter, *central.between(part.central))
+                central.merge(part.central)
+        mirror(scatter)
         rows = slice(self.bounds[group], self.bounds[group + 1])
-        central.merge(self._undecided_moments(population, rows, scatter=True))
-        return central.scatter
+        whole = replace(central, scatter=scatter)
+        whole.merge(self._undecided_moments(population, rows, scatter=True))
+        return whole.scatter
 
     def _norms(self, population: Population, rows: slice) -> Floats:
         norms = self.norms[rows][self.members(population)[rows]]
@@ -179,7 +184,7 @@ class LayerStatistics:
             place = np.searchsorted(known.deferred, self.sequence[tokens])
             np.add.at(sums, place, units)
             np.add.at(counts, place, 1)
-            typical.add_sequences(sums, counts)
+            typical.add_sequences((sums**2).sum(axis=1), counts)
         return typical
 
 

@@ -76,8 +76,10 @@ def compare_linear(
         raise TooFewRowsError(f"comparing representations needs at least 4 rows, got {n}")
     codes = np.zeros(n, np.int8)
     bounds = group_bounds(TokenTable(codes, sequences, labelled=sequences is not None))
-    alone = [CrossMoments(side, side, bounds) for side in sides]
-    norms = [(cross.alignments, cross.debiased_alignments) for cross in alone]
+    norms = []
+    for side in sides:
+        own = CrossMoments(side, side, bounds)
+        norms.append((own.alignments, own.debiased_alignments))
     shape = (len(sides), len(sides))
     tables = {name: np.full(shape, np.nan) for name in PAIR_METRICS}
     errors = {name: np.full(shape, np.nan) for name in PAIR_METRICS}
@@ -85,7 +87,7 @@ def compare_linear(
         for j in range(i, len(sides)):
             if kinds is not None and kinds[i] == kinds[j]:
                 continue
-            cross = alone[i] if i == j else CrossMoments(first, sides[j], bounds)
+            cross = CrossMoments(first, sides[j], bounds)
             for name, (value, error) in _symmetric(cross, norms[i], norms[j]).items():
                 tables[name][[i, j], [j, i]] = value
                 errors[name][[i, j], [j, i]] = error

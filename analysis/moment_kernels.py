@@ -16,9 +16,15 @@ from analysis.neighbor_kernels import compiled
 Rows = npt.NDArray[np.floating]
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
+Vectors = tuple[Floats, Floats, Floats, Floats]
 
 _STRIP_ROWS: Final = 16
 """Rows whose powers are summed in the precision of the product before float64 takes over."""
+
+_TILE: Final = 64
+
+_ROWS_AT_ONCE: Final = 4
+"""Rows summed before what is in memory is added to."""
 
 
 @compiled("reassoc", "contract")
@@ -41,8 +47,8 @@ def measure_norms(rows: Rows, norms: Floats) -> None:
 def stage_rows(
     rows: Rows,
     selected: Indices,
-    factors: Floats,
-    shift: Floats,
+    factors: Rows,
+    shift: Rows,
     staged: Rows,
     powers: Floats,
 ) -> None:
@@ -58,21 +64,39 @@ def stage_rows(
     """
     strip = np.zeros(powers.shape, staged.dtype)
     for first in range(0, selected.shape[0], _STRIP_ROWS):
-        for s in range(first, min(first + _STRIP_ROWS, selected.shape[0])):
-            i = selected[s]
-            factor = factors[i]
+        last = min(first + _STRIP_ROWS, selected.shape[0])
+        for s in range(first, last):
+            row = rows[selected[s]]
+            factor = factors[selected[s]]
             for t in range(rows.shape[1]):
-                staged[s, t] = rows[i, t] * factor - shift[t]
-                value = staged[s, t]
-                square = value * value
-                strip[0, t] += value
-                strip[1, t] += square
-                strip[2, t] += square * value
-                strip[3, t] += square * square
+                staged[s, t] = row[t] * factor - shift[t]
+        add_powers(staged[first:last], strip)
         for k in range(4):
             for t in range(rows.shape[1]):
                 powers[k, t] += strip[k, t]
                 strip[k, t] = 0
+
+
+@compiled("reassoc", "contract")
+def add_powers(rows: Rows, powers: Rows) -> None:
+    """Add the first four powers of rows (token, dim) to sums (4, dim)."""
+    whole = rows.shape[0] - rows.shape[0] % _ROWS_AT_ONCE
+    for s in range(0, whole, _ROWS_AT_ONCE):
+        for t in range(rows.shape[1]):
+            a, b, c, d = rows[s, t], rows[s + 1, t], rows[s + 2, t], rows[s + 3, t]
+            a2, b2, c2, d2 = a * a, b * b, c * c, d * d
+            powers[0, t] += (a + b) + (c + d)
+            powers[1, t] += (a2 + b2) + (c2 + d2)
+            powers[2, t] += (a2 * a + b2 * b) + (c2 * c + d2 * d)
+            powers[3, t] += (a2 * a2 + b2 * b2) + (c2 * c2 + d2 * d2)
+    for s in range(whole, rows.shape[0]):
+        for t in range(rows.shape[1]):
+            value = rows[s, t]
+            square = value * value
+            powers[0, t] += value
+            powers[1, t] += square
+            powers[2, t] += square * value
+            powers[3, t] += square * square
 
 
 @compiled("reassoc", "contract")
@@ -104,6 +128,56 @@ def sum_directions(
             value = rows[i, t] * factor
             sums[s, p, t] += value
             squares[p, t] += value * value
+
+
+@compiled("reassoc", "contract")
+def square_sums(sums: Floats, first: int, last: int, squares: Floats) -> None:
+    """Write the squared norms of sums over some parts.
+
+    Args:
+        sums: Sums (segment, part, dim).
+        first: The first part.
+        last: The last part.
+        squares: Receives the squared norms (segment).
+    """
+    for s in range(sums.shape[0]):
+        total = 0.0
+        for t in range(sums.shape[2]):
+            value = sums[s, first, t]
+            for p in range(first + 1, last + 1):
+                value += sums[s, p, t]
+            total += value * value
+        squares[s] = total
+
+
+@compiled()
+def merge_central(a: int, b: int, own: Vectors, other: Vectors) -> None:
+    """Merge the mean and the central sums of the second to fourth powers of b rows into those of a.
+
+    Args:
+        a: Number of the first rows.
+        b: Number of the others.
+        own: Their mean, squares, cubes and quartics (dim), changed.
+        other: The same of the others.
+    """
+    n = a + b
+    mean, squares, cubes, quartics = own
+    for t in range(mean.shape[0]):
+        gap = other[0][t] - mean[t]
+        square = gap * gap
+        quartics[t] += (
+            other[3][t]
+            + 4 * gap * (a * other[2][t] - b * cubes[t]) / n
+            + 6 * square * (a * (a / n) * other[1][t] + b * (b / n) * squares[t]) / n
+            + square * square * (a * (b / n) * (a / n * a - a / n * b + b / n * b) / n)
+        )
+        cubes[t] += (
+            other[2][t]
+            + 3 * gap * (a * other[1][t] - b * squares[t]) / n
+            + square * gap * (a * (b / n) * ((a - b) / n))
+        )
+        squares[t] += other[1][t] + square * (a * (b / n))
+        mean[t] += gap * (b / n)
 
 
 @compiled()
@@ -158,12 +232,24 @@ def pack_triangle(matrix: Floats, unit: float, packed: npt.NDArray[np.float32]) 
         at += i + 1
 
 
-@compiled()
-def unpack_triangle(packed: npt.NDArray[np.float32], unit: float, matrix: Floats) -> None:
-    """Undo ``pack_triangle``, and fill the upper triangle by symmetry."""
+@compiled("contract")
+def unpack_triangle(
+    packed: npt.NDArray[np.float32], unit: float, vector: Floats, weight: float, matrix: Floats
+) -> None:
+    """Add what ``pack_triangle`` wrote, and weight · vector vectorᵀ, to a lower triangle."""
     at = 0
     for i in range(matrix.shape[0]):
+        factor = weight * vector[i]
         for j in range(i + 1):
-            matrix[i, j] = packed[at + j] * unit
-            matrix[j, i] = matrix[i, j]
+            matrix[i, j] += packed[at + j] * unit + factor * vector[j]
         at += i + 1
+
+
+@compiled()
+def mirror(matrix: Floats) -> None:
+    """Fill the upper triangle of a matrix (dim, dim) by symmetry."""
+    for start in range(0, matrix.shape[0], _TILE):
+        stop = min(start + _TILE, matrix.shape[0])
+        for i in range(start, matrix.shape[0]):
+            for j in range(start, min(stop, i)):
+                matrix[j, i] = matrix[i, j]

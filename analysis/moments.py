@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.errors import AnalysisError
-from analysis.moment_kernels import add_outer
+from analysis.moment_kernels import add_outer, merge_central
 from analysis.shapes import Shapes
 
 Floats = npt.NDArray[np.float64]
@@ -77,29 +77,23 @@ class CentralMoments:
         if other.n == 0:
             return
         a, b = self.n, other.n
-        n = a + b
-        gap = other.mean - self.mean
         self.noise += other.noise
         if self.scatter is not None:
             if other.scatter is None:
                 raise AnalysisError("cannot merge statistics without a scatter into some with one")
             self.scatter += other.scatter
             if a > 0:
-                add_outer(self.scatter, gap, a * b / n)
-        self.quartics += (
-            other.quartics
-            + 4 * gap * (a * other.cubes - b * self.cubes) / n
-            + 6 * gap**2 * (a * a * other.squares + b * b * self.squares) / n**2
-            + gap**4 * (a * b * (a * a - a * b + b * b) / n**3)
-        )
-        self.cubes += (
-            other.cubes
-            + 3 * gap * (a * other.squares - b * self.squares) / n
-            + gap**3 * (a * b * (a - b) / n**2)
-        )
-        self.squares += other.squares + gap**2 * (a * b / n)
-        self.mean += gap * (b / n)
-        self.n = n
+                add_outer(self.scatter, *self.between(other))
+        merge_central(a, b, self._vectors(), other._vectors())
+        self.n = a + b
+
+    def between(self, other: CentralMoments) -> tuple[Floats, float]:
+        """Return v and w: the scatter of all rows is those of both sets plus w · vvᵀ."""
+        n = self.n + other.n
+        return other.mean - self.mean, self.n * other.n / n if n else 0.0
+
+    def _vectors(self) -> tuple[Floats, Floats, Floats, Floats]:
+        return self.mean, self.squares, self.cubes, self.quartics
 
 
 @dataclass
@@ -131,14 +125,13 @@ class Directions:
         """Return the sums over no rows of width ``dim``."""
         return cls(0, np.zeros(dim), np.zeros(dim))
 
-    def add_sequences(self, sums: Floats, counts: npt.NDArray[np.int64]) -> None:
+    def add_sequences(self, squares: Floats, counts: npt.NDArray[np.int64]) -> None:
         """Add what whole sequences contribute beyond their sums by dimension.
 
         Args:
-            sums: Σu of each sequence (sequence, dim).
+            squares: ‖Σu‖² of each sequence (sequence).
             counts: Number of rows with a direction of each sequence (sequence).
         """
-        squares = np.einsum("ij,ij->i", sums, sums)
         size = counts.astype(np.float64)
         several = counts > 1
         pairs = size[several] * (size[several] - 1)

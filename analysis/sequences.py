@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from analysis.moment_kernels import sum_directions
+from analysis.moment_kernels import square_sums, sum_directions
 from analysis.moments import Directions
 from analysis.outliers import DROPPED, OUTLIER, TYPICAL, UNDECIDED, Parts
 from analysis.rows import Indices, Rows
@@ -128,10 +128,12 @@ class SequenceSums:
 
     def _close(self, sums: Floats, counts: Indices, numbers: list[int]) -> None:
         group = self._group
-        group.whole.add_sequences(sums.sum(axis=1), counts.sum(axis=1))
-        group.content.add_sequences(sums[:, TYPICAL:].sum(axis=1), counts[:, TYPICAL:].sum(axis=1))
+        group.whole.add_sequences(_squares(sums, 0, UNDECIDED), counts.sum(axis=1))
+        content = _squares(sums, TYPICAL, UNDECIDED)
+        group.content.add_sequences(content, counts[:, TYPICAL:].sum(axis=1))
         decided = counts[:, UNDECIDED] == 0
-        group.typical.add_sequences(sums[decided, TYPICAL], counts[decided, TYPICAL])
+        typical = _squares(sums, TYPICAL, TYPICAL)
+        group.typical.add_sequences(typical[decided], counts[decided, TYPICAL])
         for i in np.flatnonzero(~decided):
             group.deferred.append(numbers[i])
             group.deferred_sums.append(sums[i, TYPICAL].copy())
@@ -140,3 +142,10 @@ class SequenceSums:
     def _new_group(self) -> GroupDirections:
         whole, content, typical = (Directions.zero(self._dim) for _ in range(3))
         return GroupDirections(whole, content, typical, [], [], [])
+
+
+def _squares(sums: Floats, first: int, last: int) -> Floats:
+    """Return the squared norms (segment) of sums (segment, part, dim) over consecutive parts."""
+    squares = np.empty(len(sums))
+    square_sums(sums, first, last, squares)
+    return squares

@@ -26,6 +26,7 @@ PILOT_ROWS: Final = 1024
 """Rows whose mean becomes the shift; any point within a few spreads of the mean would do."""
 
 _FLOAT32_ROUNDING: Final = 2.0**-24
+_FLOAT32_SCALES: Final = (2.0**-100, 2.0**100)
 
 
 class Stage:
@@ -46,7 +47,7 @@ class Stage:
         self._shift: Floats | None = None
         self._scale = 1.0
         self._staged: Rows | None = None
-        self._precision = np.float64 if precise else np.float32
+        self._precision: type[np.floating] = np.float64 if precise else np.float32
         self._held = 0
         self._n = 0
         self._powers = np.zeros((4, dim))
@@ -69,10 +70,12 @@ class Stage:
             self._staged = np.empty((self._capacity, self._dim), self._precision)
         assert self._shift is not None
         scales = np.full(len(rows), self._scale) if factors is None else factors * self._scale
+        precision = self._arithmetic(rows, scales[selected])
+        scales, shift = scales.astype(precision), self._shift.astype(precision)
         while len(selected):
             taken = selected[: self._capacity - self._held]
             room = self._staged[self._held : self._held + len(taken)]
-            stage_rows(rows, taken, scales, self._shift, room, self._powers)
+            stage_rows(rows, taken, scales, shift, room, self._powers)
             self._held += len(taken)
             selected = selected[len(taken) :]
             if self._held == self._capacity:
@@ -101,6 +104,16 @@ class Stage:
         self._clear()
         return moments
 
+    def _arithmetic(self, rows: Rows, scales: Floats) -> type[np.floating]:
+        """Return the precision that rows are scaled in: float32 where nothing needs more."""
+        low, high = _FLOAT32_SCALES
+        if (
+            rows.dtype == self._precision == np.float32
+            and low < scales.min() <= scales.max() < high
+        ):
+            return np.float32
+        return np.float64
+
     def _settle(self, rows: Rows, pilot: Indices, factors: Floats | None) -> None:
         """Choose the shift, and the power of two that keeps squares within float32's range."""
         sample = rows[pilot].astype(np.float64)
@@ -109,7 +122,8 @@ class Stage:
         largest = float(np.abs(sample).max())
         if largest > 0:
             self._scale = 2.0 ** float(np.clip(-round(np.log2(largest)), -250, 250))
-        self._shift = sample.mean(axis=0) * self._scale
+        shift = sample.mean(axis=0) * self._scale
+        self._shift = shift.astype(self._precision).astype(np.float64)
 
     def _multiply(self) -> None:
         if self._held == 0 or self._staged is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from typing import Final
 
@@ -72,7 +73,12 @@ class Statistics:
         """Norms of the rows (token), in no particular order."""
         return np.concatenate([np.empty(0), *self._moments.norms])
 
-    @property
+    @cached_property
+    def median_norm(self) -> float:
+        """Median norm of the rows; NaN without rows."""
+        return float(np.median(self.norms)) if self.n else math.nan
+
+    @cached_property
     def variance(self) -> Floats:
         """Variance of every dimension (dim), Σ(h − μ)²/n; NaN without rows."""
         return self._over_n(self._moments.central.squares)
@@ -87,10 +93,10 @@ class Statistics:
         """Kurtosis of every dimension (dim), 3 for a Gaussian; NaN where the variance is 0."""
         return _ratio(self._over_n(self._moments.central.quartics), self.variance**2)
 
-    @property
+    @cached_property
     def constant(self) -> bool:
         """Whether the rows are the same up to the rounding of float32."""
-        square = float(np.mean(self.norms**2)) if self.n else 0.0
+        square = float(self.norms @ self.norms) / self.n if self.n else 0.0
         return bool(self.variance.sum() <= CONSTANT**2 * square) if self.n else True
 
     @property

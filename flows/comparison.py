@@ -30,7 +30,7 @@ def compare_targets(
         store_uri: The store.
         over: What is compared: layers, steps or models.
         targets: Models from ``flows.measurement.find_targets``.
-        options: The sample, its seed, and where the work is done.
+        options: The sample, its seed, where the work is done, and the memory there.
         plan: Only count what would be computed.
         progress: Called with the number of matrices just done, and of all.
 
@@ -46,6 +46,7 @@ def compare_targets(
         sample=options.sample,
         seed=options.seed,
         scheduler=options.scheduler,
+        memory=options.memory,
         plan=plan,
         progress=progress,
     )

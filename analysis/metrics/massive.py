@@ -19,7 +19,7 @@ OUTLIER_RATIO: Final = 6.0
 
 def median_norm(statistics: Statistics) -> float:
     """Return the median norm of the rows; at least 0."""
-    return float(np.median(statistics.norms)) if statistics.n else math.nan
+    return statistics.median_norm
 
 
 def max_norm(statistics: Statistics) -> float:
@@ -32,7 +32,7 @@ def max_norm_ratio(statistics: Statistics) -> float:
 
     Source: Sun et al. 2024, who look at single values of the massive rows.
     """
-    median = median_norm(statistics)
+    median = statistics.median_norm
     return max_norm(statistics) / median if median > 0 else math.nan
 
 

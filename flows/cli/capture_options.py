@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flows.capture.rounding import Precision
-from flows.cli.options import NameList, NumberList, precision_option
+from flows.capture.rounding import FULL_PRECISION, PRECISIONS, Precision
+from flows.cli.options import NameList, NumberList
 from store.codec import CODECS, DEFAULT_CODEC, Codec
 
 if TYPE_CHECKING:
@@ -67,7 +67,13 @@ def capture_options(command: Callable[..., object]) -> Callable[..., object]:
         type=click.IntRange(min=1),
         help="Tokens of a batch.  [default: by the device]",
     )
-    @precision_option
+    @click.option(
+        "--precision",
+        type=click.Choice(PRECISIONS),
+        default=FULL_PRECISION,
+        show_default=True,
+        help="Round values to the nearest of a narrower dtype; the bytes stored go to a third.",
+    )
     @click.option(
         "--codec",
         type=click.Choice(CODECS),

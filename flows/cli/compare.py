@@ -14,6 +14,7 @@ from flows.cli.options import (
     examples,
     json_option,
     layers_filter,
+    memory_option,
     models_filter,
     steps_filter,
     store_option,
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     metavar="FILE.png",
     help="The figure to write: .png, .pdf or .svg.",
 )
+@memory_option
 @dask_option
 @click.option("--plan", is_flag=True, help="Say what would be computed; compute nothing.")
 @store_option
@@ -73,6 +75,7 @@ def compare(
     seed: int,
     measure: str,
     output: Path | None,
+    memory: int | None,
     scheduler: str,
     plan: bool,
     store: str,
@@ -93,7 +96,7 @@ def compare(
     targets = find_targets(
         Repository.open(store), corpus=corpus, models=models, steps=steps, layers=layers
     )
-    options = MeasureOptions(sample=sample, seed=seed, scheduler=scheduler)
+    options = MeasureOptions(sample=sample, seed=seed, scheduler=scheduler, memory=memory)
     with progress_bar(f"compare {over}") as progress:
         report = compare_targets(
             store, over, targets, options=options, plan=plan, progress=progress

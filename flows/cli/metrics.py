@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import click
 
 from flows.cli.options import (
-    Bytes,
     Chosen,
     Moment,
     NameList,
@@ -17,6 +16,7 @@ from flows.cli.options import (
     dask_option,
     examples,
     json_option,
+    memory_option,
     moment_options,
     none_stored,
     population_option,
@@ -69,12 +69,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Seek the neighbours of a token in other sequences only.",
 )
-@click.option(
-    "--memory",
-    type=Bytes(),
-    metavar="SIZE",
-    help="Memory of each worker, as 1GiB; what would need more is refused before it is read.",
-)
+@memory_option
 @dask_option
 @click.option("--plan", is_flag=True, help="Say what would be computed; compute nothing.")
 @store_option

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
-from flows.capture.rounding import FULL_PRECISION, PRECISIONS
-
 if TYPE_CHECKING:
     from store.repository import Repository
 
@@ -225,14 +223,6 @@ layers_filter: Final[Callable[[Function], Function]] = click.option(
     help="Only these layers; 0 is the embedding output.  [default: all]",
 )
 
-precision_option: Final[Callable[[Function], Function]] = click.option(
-    "--precision",
-    type=click.Choice(PRECISIONS),
-    default=FULL_PRECISION,
-    show_default=True,
-    help="Round values to the nearest of a narrower dtype; the bytes stored go to a third.",
-)
-
 trust_option: Final[Callable[[Function], Function]] = click.option(
     "--trust-remote-code",
     "trusted",
@@ -242,6 +232,14 @@ trust_option: Final[Callable[[Function], Function]] = click.option(
 
 population_option: Final[Callable[[Function], Function]] = click.option(
     "--population", default="content", show_default=True, help="Rows that the values are about."
+)
+
+
+memory_option: Final[Callable[[Function], Function]] = click.option(
+    "--memory",
+    type=Bytes(),
+    metavar="SIZE",
+    help="What each worker has, as 1GiB; what would need more is refused before it is read.",
 )
 
 

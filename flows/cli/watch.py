@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 import click
 
 from flows.cli.capture_options import capture_options
-from flows.cli.options import Age, NameList, dask_option, examples, settle_option, store_option
+from flows.cli.options import (
+    Age,
+    NameList,
+    dask_option,
+    examples,
+    memory_option,
+    settle_option,
+    store_option,
+)
 from flows.console import duration, is_quiet, say
 
 if TYPE_CHECKING:
@@ -56,6 +64,7 @@ if TYPE_CHECKING:
     metavar="A,B",
     help="What is measured of what was stored.",
 )
+@memory_option
 @dask_option
 @click.option(
     "--prometheus",
@@ -74,6 +83,7 @@ def watch(
     options: CaptureOptions,
     metrics: tuple[str, ...] | None,
     measured_sites: tuple[str, ...],
+    memory: int | None,
     scheduler: str,
     prometheus: Path | None,
     as_json: bool,
@@ -100,7 +110,9 @@ def watch(
         capture=options,
         measure=None
         if metrics == ("none",)
-        else MeasureOptions(metrics=metrics, sites=measured_sites, scheduler=scheduler),
+        else MeasureOptions(
+            metrics=metrics, sites=measured_sites, scheduler=scheduler, memory=memory
+        ),
         settle=settle.total_seconds(),
     )
     report = _reporter(watched, prometheus)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
 from analysis.compare import compare
+from analysis.comparisons import Comparison, comparison_bytes, run_comparison
 from analysis.errors import InputError, NonFiniteRowsError, UnknownMetricError
 from analysis.matrices import MEASURES, Subject, matrix_of
 from store.create import ArraySpec, create_model
 from store.errors import UnknownNameError
 from store.metrics import read_metrics
 from store.schema import SITES
+from store.slab import slabs
 from store.write import StepWriter, reserve_step
 
 
@@ -150,3 +154,20 @@ def test_matrices_by_name(stored) -> None:
         matrix_of(found, "layers", "ckaa")
     with pytest.raises(InputError, match="run `actlas compare steps` first"):
         matrix_of(found, "steps", "cka")
+
+
+def test_a_comparison_keeps_to_the_memory_it_says(make_stored, memory_uri) -> None:
+    stored = make_stored(memory_uri, n_sequences=80, n_layers=6, width=96)
+    repository, path = stored.repository, stored.path
+    layers = tuple(slabs(repository, path, steps=[0], snapshot=repository.snapshot_id()))
+    task = Comparison(layers, (), 2000, 0)
+    run_comparison(task)  # compiles
+    tracemalloc.start()
+    run_comparison(task)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert 0.3 * comparison_bytes(task) < peak < comparison_bytes(task)
+    whole = subject(stored, (0,), range(6))
+    with pytest.raises(InputError, match=r"comparing 6 representations .* stated is 1 MiB"):
+        compare(repository, "layers", [whole], memory=1 << 20)
+    assert read_metrics(repository, path) is None

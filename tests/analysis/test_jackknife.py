@@ -77,7 +77,10 @@ def test_wide_rows_have_fewer_groups_in_bounded_memory() -> None:
 def test_a_packed_matrix_comes_back() -> None:
     half = np.random.default_rng(0).standard_normal((7, 5)) * 1e30
     matrix = half @ half.T
-    np.testing.assert_allclose(PackedMatrix(matrix).unpack(), matrix, rtol=1e-6)
+    vector, found = np.arange(7.0), np.ones((7, 7))
+    PackedMatrix(matrix).add_to(found, vector, 1e29)
+    expected = np.tril(1 + matrix + 1e29 * np.multiply.outer(vector, vector))
+    np.testing.assert_allclose(np.tril(found), expected, rtol=1e-6)
 
 
 def test_all_but_spectra_are_recomputed_exactly() -> None:

@@ -20,7 +20,7 @@ def moments_of(rows: Rows) -> Moments:
     norms = np.linalg.norm(rows, axis=1)
     units = rows / norms[:, None]
     directions = Directions(len(rows), units.sum(0), (units**2).sum(0))
-    directions.add_sequences(units.sum(0)[None], np.array([len(rows)]))
+    directions.add_sequences((units.sum(0) ** 2).sum()[None], np.array([len(rows)]))
     return Moments(CentralMoments.of(rows, scatter=True), directions, [norms])
 
 
@@ -94,7 +94,7 @@ def test_sequences_by_hand() -> None:
     # 0, 0, 1, cosine 1/3); sequence three: one row, without pairs.
     directions = Directions.zero(2)
     sums = np.array([[2.0, 0.0], [1.0, 2.0], [0.0, 1.0]])
-    directions.add_sequences(sums, np.array([2, 3, 1]))
+    directions.add_sequences((sums**2).sum(axis=1), np.array([2, 3, 1]))
     assert directions.within == pytest.approx(1 + 1 / 3)
     assert directions.n_within == 2
     assert directions.sequence_squares == pytest.approx(4 + 5 + 1)

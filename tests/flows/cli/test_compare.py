@@ -53,6 +53,11 @@ def test_wrong_measures_and_nothing_to_compare(filled: str) -> None:
     assert "no two steps of one model" in alone.output
 
 
+def test_what_needs_more_memory_than_a_worker_has_is_refused(filled: str) -> None:
+    call = ("compare", "layers", "--seed", "1", "--memory", "16MiB")
+    assert "the memory stated is 16 MiB" in " ".join(invoke(filled, *call, code=1).output.split())
+
+
 def test_every_metric_is_listed() -> None:
     listed = json.loads(CliRunner().invoke(actlas, ["metrics", "--json"]).output)
     assert [metric["name"] for metric in listed] == list(METRICS)
