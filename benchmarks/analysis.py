@@ -2,8 +2,9 @@
 
     python benchmarks/analysis.py [--json] [--quick] [--only PART ...] [--python NAME=PATH ...]
 
-Parts: moments (about 2 minutes on two quiet cores), neighbors (6), out_of_core (4, and 12 GB of
-disk in ACTLAS_BENCHMARK_DIR or the folder for temporary files), again (1).
+Parts: moments (about 4 minutes on two quiet cores), neighbors (6), out_of_core (6, and 12 GB of
+disk in ACTLAS_BENCHMARK_DIR or the folder for temporary files), graph (1), again (2). What is
+measured is told on standard error as it goes.
 
 Rivals that cannot be installed together run in an interpreter of their own:
 ``--python DADApy=PATH --python faiss=PATH --python LLM-Microscope=PATH``. A rival that is not
@@ -21,8 +22,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks import moments, neighbors, out_of_core
 from benchmarks.again import measure_again
 from benchmarks.figures import show
+from benchmarks.graph import measure_graph
 
-PARTS = ("moments", "neighbors", "out_of_core", "again")
+PARTS = ("moments", "neighbors", "out_of_core", "graph", "again")
 
 
 def main() -> int:
@@ -48,6 +50,8 @@ def main() -> int:
     for part in arguments.only or PARTS:
         if part == "out_of_core":
             figures += out_of_core.measure_out_of_core(quick=arguments.quick)
+        elif part == "graph":
+            figures += measure_graph(quick=arguments.quick)
         elif part == "again":
             figures += measure_again(quick=arguments.quick)
         else:

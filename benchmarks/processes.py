@@ -48,21 +48,30 @@ def _peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def run(script: Path, contender: str, data: Path, python: str = sys.executable) -> Run | None:
+def run(
+    script: Path,
+    contender: str,
+    data: Path,
+    python: str = sys.executable,
+    *,
+    threads: int = THREADS,
+) -> Run | None:
     """Run a contender in a process of its own; None where it is not installed there."""
-    threads = {f"{library}_NUM_THREADS": str(THREADS) for library in ("OMP", "OPENBLAS", "MKL")}
+    limits = {f"{library}_NUM_THREADS": str(threads) for library in ("OMP", "OPENBLAS", "MKL")}
     done = subprocess.run(
         [python, str(script), contender, str(data)],
         capture_output=True,
         text=True,
-        env=os.environ | threads,
+        env=os.environ | limits,
         check=False,
     )
     if "ModuleNotFoundError" in done.stderr:
+        sys.stderr.write(f"{contender} is not installed in {python}: its bars are left out\n")
         return None
     if done.returncode:
         raise RuntimeError(f"{contender} failed:\n{done.stderr}")
     wall, cpu, peak, value = json.loads(done.stdout.splitlines()[-1])
+    sys.stderr.write(f"{contender}, {data.stem}: {wall:.3g} s, {cpu:.3g} s of processor time\n")
     return Run(wall, cpu, peak, value)
 
 

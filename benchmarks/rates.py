@@ -65,13 +65,15 @@ def activations(count: int, width: int, seed: int) -> np.ndarray:
     return (values.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
 
 
-def prepare(folder: str, width: int, count: int, layers: int = LAYERS) -> Repository:
-    """Create a store with room for one step of a model."""
+def prepare(
+    folder: str, width: int, count: int, layers: int = LAYERS, *, rows: int | None = None
+) -> Repository:
+    """Create a store with room for one step of a model, in chunks of so many rows."""
     repository = Repository.create(folder)
     corpus = CorpusSpec("text", "text", {"unit": "tokens", "size": SEQUENCE}, 0, "none")
     create_corpus(repository, corpus, texts=["text"], sources=["none"], source_starts=[0])
     sizes = {LAYER: layers, TOKEN: count, DIM: width}
-    rows = chunk_rows(width, count)
+    rows = rows or chunk_rows(width, count)
     attributes = {"n_blocks": layers - 1, "width": width, "chunk_rows": rows, "causal": True}
     create_model(
         repository,

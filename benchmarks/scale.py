@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -28,6 +28,7 @@ from benchmarks.figures import Figure, show
 from flows.monitoring import held_gauges
 from store.arrays import member
 from store.catalogue import catalogue
+from store.identity import JSON
 from store.layout import fill_value
 from store.repository import Repository
 from store.schema import STEP, STEP_COORDINATES
@@ -50,11 +51,29 @@ print(time.perf_counter() - started, mib() - before)
 """
 
 
-def fill(place: Path, models: int, steps: int, layers: int) -> None:
-    """Create models whose steps are all complete, as far as their labels tell."""
+def fill(
+    place: Path,
+    models: int,
+    steps: int,
+    layers: int,
+    *,
+    slab: tuple[int, int] = (TOKENS, WIDTH),
+    facts: Mapping[str, JSON] | None = None,
+) -> None:
+    """Create models whose steps are all complete, as far as their labels tell.
+
+    Args:
+        place: Where the store is created.
+        models: Number of models.
+        steps: Steps of each.
+        layers: Layers of each.
+        slab: Shape (token, dim) of a layer of a step.
+        facts: Attributes of each model.
+    """
     for number in range(models):
         name = f"model-{number:03}"
-        repository = prepare(place, (layers, TOKENS, WIDTH), model=name, step_capacity=steps)
+        shape = (layers, *slab)
+        repository = prepare(place, shape, model=name, step_capacity=steps, facts=facts)
         repository.update(f"fill {name}", lambda root, name=name: _complete(root, name, steps))
 
 
