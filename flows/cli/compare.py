@@ -10,15 +10,14 @@ import click
 
 from flows.cli.options import (
     corpus_filter,
-    dask_option,
     examples,
     json_option,
     layers_filter,
-    memory_option,
     models_filter,
     steps_filter,
     store_option,
 )
+from flows.cli.worker_options import dask_option, memory_option
 from flows.console import duration, print_json, progress_bar, say
 
 if TYPE_CHECKING:

@@ -13,10 +13,8 @@ from flows.cli.options import (
     Moment,
     NameList,
     complete_metric,
-    dask_option,
     examples,
     json_option,
-    memory_option,
     moment_options,
     none_stored,
     population_option,
@@ -24,6 +22,7 @@ from flows.cli.options import (
     selection_options,
     store_option,
 )
+from flows.cli.worker_options import dask_option, memory_option
 from flows.console import (
     duration,
     keep_in_mind,

@@ -68,24 +68,6 @@ def _numbers(part: str) -> range:
     return range(int(first), int(stop)) if colon else range(int(first), int(first) + 1)
 
 
-class Bytes(click.ParamType[int]):
-    """A size in memory, such as ``512MiB`` or ``1GB``."""
-
-    name = "size"
-
-    def convert(
-        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        """Turn the text into a number of bytes."""
-        if isinstance(value, int):
-            return value
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMGT]?i?)B?", value.strip())
-        if match is None or not float(match[1]):
-            self.fail(f"{value!r} is no size; expected one such as 512MiB or 1GB", param, ctx)
-        base = 1024 if match[2].endswith("i") else 1000
-        return int(float(match[1]) * base ** " kMGT".index(match[2][:1] or " "))
-
-
 class NameList(click.ParamType[tuple[str, ...]]):
     """``residual,query`` as names."""
 
@@ -174,17 +156,6 @@ store_option: Final[Callable[[Function], Function]] = click.option(
     help="The activation store.",
 )
 
-dask_option: Final[Callable[[Function], Function]] = click.option(
-    "--dask",
-    "scheduler",
-    envvar="ACTLAS_DASK",
-    default="threads",
-    show_default=True,
-    show_envvar=True,
-    metavar="threads|local:N|slurm:FILE|k8s:FILE|ADDRESS",
-    help="Where metrics are computed.",
-)
-
 settle_option: Final[Callable[[Function], Function]] = click.option(
     "--settle",
     type=Age(),
@@ -232,14 +203,6 @@ trust_option: Final[Callable[[Function], Function]] = click.option(
 
 population_option: Final[Callable[[Function], Function]] = click.option(
     "--population", default="content", show_default=True, help="Rows that the values are about."
-)
-
-
-memory_option: Final[Callable[[Function], Function]] = click.option(
-    "--memory",
-    type=Bytes(),
-    metavar="SIZE",
-    help="What each worker has, as 1GiB; what would need more is refused before it is read.",
 )
 
 

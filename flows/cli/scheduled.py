@@ -12,12 +12,12 @@ import click
 from flows.cli.options import (
     Age,
     NameList,
-    dask_option,
     examples,
     json_option,
     settle_option,
     store_option,
 )
+from flows.cli.worker_options import dask_option
 from flows.console import print_json, say
 
 if TYPE_CHECKING:

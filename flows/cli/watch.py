@@ -14,12 +14,11 @@ from flows.cli.capture_options import capture_options
 from flows.cli.options import (
     Age,
     NameList,
-    dask_option,
     examples,
-    memory_option,
     settle_option,
     store_option,
 )
+from flows.cli.worker_options import dask_option, memory_option
 from flows.console import duration, is_quiet, say
 
 if TYPE_CHECKING:
