@@ -25,6 +25,7 @@ from flows.capture.running import evaluating, run
 from flows.capture.sites import site_shapes
 from flows.capture.weights import LoadedModel, load_model
 from flows.streaming import stream
+from store.codec import DEFAULT_CODEC, Codec
 from store.corpora import CorpusSpec, create_corpus
 from store.create import ArraySpec, create_model
 from store.repository import Repository
@@ -84,7 +85,14 @@ def captured(loaded: LoadedModel, tokens: Tokens, _folder: Path) -> None:
         pass
 
 
-def stored(loaded: LoadedModel, tokens: Tokens, folder: Path) -> None:
+def fast(loaded: LoadedModel, tokens: Tokens, folder: Path) -> None:
+    """Capture every layer into a store, compressed by the fast codec."""
+    stored(loaded, tokens, folder, codec="lz4")
+
+
+def stored(
+    loaded: LoadedModel, tokens: Tokens, folder: Path, *, codec: Codec = DEFAULT_CODEC
+) -> None:
     """Capture every layer into a store."""
     repository = Repository.create(str(folder / "store"))
     spec = CorpusSpec("corpus", "ids", {}, 0, "0")
@@ -101,6 +109,7 @@ def stored(loaded: LoadedModel, tokens: Tokens, folder: Path) -> None:
             "width": loaded.stack.width,
             "causal": loaded.stack.causal,
         },
+        codec=codec,
     )
     writer = reserve_step(repository, "corpus/model", 0, identity={"step": 0})
     assert not isinstance(writer, AlreadyStored)
@@ -138,6 +147,7 @@ def hidden_states(loaded: LoadedModel, tokens: Tokens) -> Iterator[torch.Tensor]
 CONTENDERS: Mapping[str, Contender] = {
     "bare": bare,
     "captured": captured,
+    "fast": fast,
     "stored": stored,
     "naive": naive,
 }

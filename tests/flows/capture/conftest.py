@@ -86,18 +86,24 @@ def family(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def tiny_model() -> Callable[..., LoadedModel]:
     """Give the tiny model of a family, the same one each time."""
-    built: dict[tuple[str, bool, str | None], LoadedModel] = {}
+    built: dict[tuple[str, bool, str | None, torch.dtype | None], LoadedModel] = {}
 
     def build(
-        family: str, *, head: bool = False, attention: Literal["eager", "sdpa"] | None = None
+        family: str,
+        *,
+        head: bool = False,
+        attention: Literal["eager", "sdpa"] | None = None,
+        dtype: torch.dtype | None = None,
     ) -> LoadedModel:
-        key = family, head, attention
+        key = family, head, attention, dtype
         if key not in built:
             entries = {**_SIZES, **FAMILIES[family]}
             listed = [f"{key}={value}" for key, value in entries.items() if value is not None]
             source = f"random:{family}:{','.join(listed)}"
             checkpoint = find_checkpoints(source)[0]
-            built[key] = load_model(checkpoint, device="cpu", head=head, attention=attention)
+            built[key] = load_model(
+                checkpoint, device="cpu", head=head, attention=attention, dtype=dtype
+            )
         return built[key]
 
     return build

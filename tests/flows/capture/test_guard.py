@@ -47,6 +47,14 @@ def test_every_family_passes(tiny_model: Build, family: str, ragged_tokens: Toke
         assert check_batching(loaded, ragged_tokens, available_sites(loaded.stack)) < 1e-5
 
 
+def test_every_family_passes_in_bfloat16(
+    tiny_model: Build, family: str, ragged_tokens: Tokens
+) -> None:
+    loaded = tiny_model(family, dtype=torch.bfloat16)
+    assert loaded.source_dtype == "bfloat16"
+    assert check_batching(loaded, ragged_tokens, ["residual"]) <= 2e-2
+
+
 def test_a_model_that_sees_padding_is_refused(tiny_model: Build, ragged_tokens: Tokens) -> None:
     loaded = tiny_model("bert")
 
