@@ -171,6 +171,8 @@ def _stack(
         predicts=None,
         sublayers=find_sublayers(root, probe, blocks, rows) if has_values else None,
         attention=find_attention(root, probe, blocks, n_blocks, rows) if has_values else None,
+        probe=probe,
+        shown_rows=shape[1],
         entry=found.modules[0] if first else None,
         depth_start=depth[0] + first,
         depth_blocks=depth[1],

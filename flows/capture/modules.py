@@ -1,4 +1,4 @@
-"""Any module of a model as a site: found by its path, its outputs checked to be rows of tokens."""
+"""Any module of a model as a site: found by its path, its outputs checked to be rows."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from torch import nn
 
+from flows.capture.called_lists import SHOWN
 from flows.capture.errors import UnknownSiteError
-from flows.capture.probe import hidden_states
+from flows.capture.probe import as_rows, hidden_states
 from flows.capture.running import evaluating
 
 if TYPE_CHECKING:
@@ -65,14 +66,15 @@ def find_module(stack: Stack, site: str) -> ModuleSite:
 
 def _find(stack: Stack, site: str) -> ModuleSite:
     if stack.probe is None:
-        raise UnknownSiteError(f"{site!r}: only modules of models of text can be named")
+        raise UnknownSiteError(f"{site!r}: modules of this model have no row for each of its rows")
     path = site.removeprefix(PREFIX)
     modules = _matching(stack, path)
     if not modules:
         raise UnknownSiteError(_nothing_there(stack, site, path))
     indexed = INDEX in path
     expected = stack.n_blocks if indexed else 1
-    widths = {_width(stack, site, modules, shape, expected) for shape in _PROBES}
+    shapes = _PROBES if stack.shown_rows is None else ((SHOWN, stack.shown_rows),)
+    widths = {_width(stack, site, modules, shape, expected) for shape in shapes}
     if len(widths) != 1:
         raise UnknownSiteError(f"{site!r} gives rows of {len(widths)} lengths: expected one")
     return ModuleSite(modules, expected, indexed, widths.pop())
@@ -80,6 +82,8 @@ def _find(stack: Stack, site: str) -> ModuleSite:
 
 def _matching(stack: Stack, path: str) -> tuple[nn.Module, ...]:
     """Return the modules of a path, in the order of their numbers, once for each block."""
+    blocks = {id(module) for block in stack.blocks for module in block.modules()}
+    staged = stack.shown_rows is not None and INDEX in path
     elsewhere = set()
     if stack.name == "decoder":
         elsewhere = {id(module) for module in stack.root.get_encoder().modules()}
@@ -89,7 +93,7 @@ def _matching(stack: Stack, path: str) -> tuple[nn.Module, ...]:
             tuple(map(int, match.groups())): module
             for name, module in stack.root.named_modules()
             if (match := pattern.fullmatch(name)) and len(set(match.groups())) <= 1
-            if id(module) not in elsewhere
+            if id(module) not in elsewhere and (id(module) in blocks or not staged)
         }
         if found:
             return tuple(found[number] for number in sorted(found))
@@ -99,7 +103,8 @@ def _matching(stack: Stack, path: str) -> tuple[nn.Module, ...]:
 def _candidates(stack: Stack, path: str) -> list[str]:
     """Return the names that a path may have here: with and without what stands before a body."""
     body = str(getattr(stack.root, "base_model_prefix", ""))
-    heads = [f"{name}." for name in (body, stack.name, f"{body}.{stack.name}") if name]
+    names = (body, stack.name, f"{body}.{stack.name}", stack.name and f"{stack.name}_model")
+    heads = [f"{name}." for name in names if name]
     return [path, *(path.removeprefix(head) for head in heads), *(head + path for head in heads)]
 
 
@@ -128,6 +133,8 @@ def _width(
     if len(outputs) != expected:
         each = f"one in each of {expected} blocks" if INDEX in site else "one"
         raise UnknownSiteError(f"{site!r} is called {len(outputs)} times: expected {each}")
+    if stack.shown_rows is not None:
+        outputs = [_of_map(output) for output in outputs]
     found = {_row_length(output, shape) for output in outputs}
     if len(found) != 1 or None in found:
         given = ", ".join(sorted({_described(output) for output in outputs}))
@@ -136,6 +143,11 @@ def _width(
             "row of numbers a token, of one length in all blocks"
         )
     return next(length for length in found if length is not None)
+
+
+def _of_map(output: object) -> object:
+    values = hidden_states(output)
+    return output if values is None else as_rows(values)
 
 
 def _row_length(output: object, shape: tuple[int, int]) -> int | None:

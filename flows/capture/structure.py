@@ -56,7 +56,8 @@ class Stack:
             where that is not the sum of two sublayers.
         attention: What its attention is like; None where it has none that can be watched.
         rate: Tokens that one row spans.
-        probe: Shows it a few short sequences; None for one of images or sounds.
+        probe: Shows it a few short sequences, or images or sounds.
+        shown_rows: Rows of each image or sound that the probe shows; None where it shows text.
         modules: Modules found so far that a site names.
         entry: Gives layer 0; None where that is what the first block is given.
         depth_start: Number of blocks of the model before layer 0, for a stage.
@@ -78,6 +79,7 @@ class Stack:
     attention: Attention | None
     rate: int = 1
     probe: Probe | None = None
+    shown_rows: int | None = None
     modules: dict[str, ModuleSite] = field(default_factory=dict, compare=False)
     entry: nn.Module | None = None
     depth_start: int = 0

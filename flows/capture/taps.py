@@ -143,7 +143,9 @@ def module(site: str) -> Tap:
 
     def tap(stack: Stack, sink: Sink) -> AbstractContextManager[None]:
         found = find_module(stack, site)
-        return _outputs(found.modules, found.depth, sink, lambda output: output)
+        is_text = stack.shown_rows is None
+        view = (lambda output: output) if is_text else as_rows
+        return _outputs(found.modules, found.depth, sink, view)
 
     return tap
 

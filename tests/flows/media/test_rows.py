@@ -18,10 +18,11 @@ from flows.capture import find_checkpoints, from_ids
 from flows.capture.decoding import decode_image, decode_sound
 from flows.capture.errors import InputError, StructureError
 from flows.capture.forward import Part, capture, capture_stacks
+from flows.capture.guard import check_batching
 from flows.capture.images import Images
 from flows.capture.items import Items
 from flows.capture.media_structure import find_media_stacks
-from flows.capture.sites import available_sites
+from flows.capture.sites import available_sites, sites_here
 from flows.capture.sounds import Framing, Sounds
 from flows.capture.weights import LoadedModel, load_model
 
@@ -133,6 +134,39 @@ def test_rows_are_those_of_a_batch_of_one(
                 kept = expected[: rows.stop - rows.start]
                 off = np.linalg.norm(residual[layer, rows] - kept, axis=1)
                 assert (off <= TOLERANCE * np.linalg.norm(kept, axis=1)).all()
+
+
+MODULES = {
+    "vit": ("module:layers.{i}.mlp.activation_fn", 48),
+    "clip": ("module:vision_model.encoder.layers.{i}.mlp.fc1", 48),
+    "convnext": ("module:encoder.stages.1.layers.{i}.dwconv", 24),
+    "wav2vec2": ("module:encoder.layers.{i}.feed_forward.intermediate_dense", 48),
+}
+
+
+@pytest.mark.parametrize("model_type", sorted(MODULES))
+def test_any_module_is_a_site(
+    model_type: str, media_model: Source, pictures: Path, noises: Path
+) -> None:
+    items, loaded = media(media_model(model_type), noises if "wav" in model_type else pictures)
+    site, width = MODULES[model_type]
+    having = [each for each in loaded.each_stack() if sites_here(each.stack, loaded.stacks, [site])]
+    (each,) = having
+    tokens = items.tokens(each.stack.extent)
+    (block,) = capture(each, tokens, ["residual", site], block_rows=10**6, batch_tokens=150)
+    assert block.values[site].shape == (each.stack.n_blocks, len(tokens), width)
+    assert check_batching(each, tokens, [site]) < TOLERANCE
+    path = site.removeprefix("module:").removeprefix("vision_model.")
+    modules = dict(each.stack.root.named_modules())
+    first = 1 if model_type == "convnext" else 0  # the first block of that stage changes its width
+    found: list[Tensor] = []
+    wanted = modules[path.replace("{i}", str(first))]
+    handle = wanted.register_forward_hook(lambda _m, _a, output: found.append(flat(output)))
+    with torch.inference_mode():
+        each.stack.root(**{name: value[None] for name, value in items.inputs(1).items()})
+    handle.remove()
+    rows = tokens.sequence_rows(1)
+    np.testing.assert_allclose(block.values[site][0, rows], found[0], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("model_type", sorted(EXTENTS))
