@@ -158,9 +158,8 @@ def test_any_module_is_a_site(
     assert check_batching(each, tokens, [site]) < TOLERANCE
     path = site.removeprefix("module:").removeprefix("vision_model.")
     modules = dict(each.stack.root.named_modules())
-    first = 1 if model_type == "convnext" else 0  # the first block of that stage changes its width
     found: list[Tensor] = []
-    wanted = modules[path.replace("{i}", str(first))]
+    wanted = modules[path.replace("{i}", "0")]
     handle = wanted.register_forward_hook(lambda _m, _a, output: found.append(flat(output)))
     with torch.inference_mode():
         each.stack.root(**{name: value[None] for name, value in items.inputs(1).items()})
