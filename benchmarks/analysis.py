@@ -20,7 +20,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import moments, neighbors, out_of_core
-from benchmarks.again import measure_again
 from benchmarks.figures import show
 from benchmarks.graph import measure_graph
 
@@ -53,6 +52,9 @@ def main() -> int:
         elif part == "graph":
             figures += measure_graph(quick=arguments.quick)
         elif part == "again":
+            # Workers import this file anew, and need not take the memory of PyTorch.
+            from benchmarks.again import measure_again
+
             figures += measure_again(quick=arguments.quick)
         else:
             module = moments if part == "moments" else neighbors
