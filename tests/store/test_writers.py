@@ -24,8 +24,11 @@ def test_a_writer_is_dead_once_its_process_has_ended():
     assert is_dead(ended.stdout.strip())
 
 
+# Names are given, for the number of a process differs between those that share out the tests.
 @pytest.mark.parametrize(
-    "writer", ["", "elsewhere/4026531836:1:ab", f"elsewhere:{os.getpid()}:ab", "of another kind"]
+    "writer",
+    ["", "elsewhere/4026531836:1:ab", f"elsewhere:{os.getpid()}:ab", "of another kind"],
+    ids=["none", "elsewhere", "elsewhere, of a number that is in use here", "of another kind"],
 )
 def test_of_a_writer_elsewhere_nothing_is_known(writer):
     assert not is_dead(writer)
