@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose
 
 from analysis.token_map import nearest_tokens, principal_plane
 from analysis.token_sample import TokenSample
+from store.schema import DIM, TOKEN
 
 
 def test_a_plane_has_the_two_largest_variances():
@@ -32,6 +33,7 @@ def test_few_rows_have_a_plane(shape):
 class FakeSlab:
     values: np.ndarray
     label: tuple[str, int]
+    dims: tuple[str, ...] = (TOKEN, DIM)
 
     def rows(self, indices):
         return self.values[indices]
