@@ -28,7 +28,7 @@ demo: $(VENV)/.models
 
 test: $(VENV)/.models
 	@echo "== Running the tests, $(TEST_PROCESSES) files at a time"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.installed
 	@echo "== ruff check";          $(BIN)/ruff check .
