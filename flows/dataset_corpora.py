@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from flows.added_corpus import AddedCorpus, Skipped
 from flows.capture.errors import InputError
 from flows.capture.modality import AUDIO, IMAGE, TEXT
-from flows.corpora import AddedCorpus, Chunking, Skipped, add_texts
+from flows.corpora import Chunking, add_texts
 from flows.item_corpora import add_items
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from flows.cli.options import examples, json_option, store_option
 from flows.console import print_json, say
 
 if TYPE_CHECKING:
-    from flows.corpora import AddedCorpus, Chunking
+    from flows.added_corpus import AddedCorpus
+    from flows.corpora import Chunking
 
 _FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 _FOLDER = click.Path(exists=True, file_okay=False, readable=True, path_type=Path)
