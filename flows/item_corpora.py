@@ -154,8 +154,8 @@ def _look(items: Sequence[Item], decode: Callable[[bytes], object], *, strict: b
     skipped: list[Skipped] = []
     size = 0
     for item in items:
-        content = item.read()
         try:
+            content = item.read()
             decode(content)
         except InputError as error:
             if strict:
