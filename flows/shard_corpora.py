@@ -211,10 +211,15 @@ def _json(member: Member | None) -> object:
 
 def _label_hint(samples: Sequence[Sample]) -> str:
     extensions = sorted({extension for sample in samples for extension in sample.members})
-    first = next((one.members[_JSON] for one in samples if _JSON in one.members), None)
-    held = _json(first)
-    keys = f", and .json the keys {', '.join(held)}" if isinstance(held, dict) and held else ""
-    return f"samples have the members .{', .'.join(extensions)}{keys}"
+    found = f"samples have the members .{', .'.join(extensions)}"
+    for member in (one.members[_JSON] for one in samples if _JSON in one.members):
+        try:
+            held = _json(member)
+        except InputError:
+            continue
+        if isinstance(held, dict) and held:
+            return f"{found}, and .json the keys {', '.join(held)}"
+    return found
 
 
 def _texts(

@@ -128,6 +128,12 @@ def test_sounds_with_labels_from_json(store: str, tmp_path: Path, noises: Path) 
     assert add_shards(store, "said", shard, Columns("txt")).modality == "text"
     with pytest.raises(InputError, match=r"\.json, \.txt, \.wav, and \.json the keys label, who"):
         add_shards(store, "x", shard, Columns(label="speaker"))
+    pack(shard, members | {"./a.json": "{"})
+    damaged = add_shards(store, "damaged", shard, ANY)
+    assert [one.name for one in damaged.skipped] == ["heard.tar:a"]
+    assert damaged.skipped[0].reason.startswith("its label: it is not JSON")
+    with pytest.raises(InputError, match=r"and \.json the keys label, who"):
+        add_shards(store, "x", shard, Columns(label="speaker"))
 
 
 def test_texts_are_a_sequence_each(store: str, tmp_path: Path) -> None:
