@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from flows.added_corpus import AddedCorpus, Skipped
 from flows.capture.errors import InputError
 from flows.capture.modality import AUDIO, IMAGE, TEXT
-from flows.corpora import AddedCorpus, Chunking, Skipped, add_texts
+from flows.corpora import Chunking, add_texts
 from flows.item_corpora import add_items
 
 if TYPE_CHECKING:
@@ -129,14 +130,15 @@ def _rows(path: Path, split: str | None, cache: str) -> Dataset:
             if reader is None:
                 raise InputError(
                     f"{path} is no data set: expected a folder written by save_to_disk, or a file "
-                    f"that ends in {', '.join(_READERS)}"
+                    f"that ends in {', '.join(_READERS)}, or .tar shards"
                 )
             found = datasets.load_dataset(reader, data_files=str(path), cache_dir=cache)
             found = found["train"]
     except InputError:
         raise
     except Exception as error:
-        raise InputError(f"{path} cannot be read as a data set: {error}") from error
+        shards = ", nor are there .tar shards in it" if path.is_dir() else ""
+        raise InputError(f"{path} cannot be read as a data set: {error}{shards}") from error
     if isinstance(found, datasets.DatasetDict):
         names = list(found)
         if split is None and len(names) == 1:

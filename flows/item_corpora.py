@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from flows.added_corpus import AddedCorpus, Skipped, digest
 from flows.capture.decoding import (
     IMAGE_SUFFIXES,
     SOUND_SUFFIXES,
@@ -16,7 +17,6 @@ from flows.capture.decoding import (
 from flows.capture.errors import InputError
 from flows.capture.inputs import drawn
 from flows.capture.modality import IMAGE
-from flows.corpora import AddedCorpus, Skipped, digest
 from store.corpora import CorpusSpec
 from store.items import Item, create_item_corpus
 from store.repository import Repository
@@ -154,8 +154,8 @@ def _look(items: Sequence[Item], decode: Callable[[bytes], object], *, strict: b
     skipped: list[Skipped] = []
     size = 0
     for item in items:
-        content = item.read()
         try:
+            content = item.read()
             decode(content)
         except InputError as error:
             if strict:

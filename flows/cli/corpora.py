@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,11 +13,32 @@ from flows.cli.options import examples, json_option, store_option
 from flows.console import print_json, say
 
 if TYPE_CHECKING:
-    from flows.corpora import AddedCorpus, Chunking
+    from flows.added_corpus import AddedCorpus
+    from flows.corpora import Chunking
 
 _FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 _FOLDER = click.Path(exists=True, file_okay=False, readable=True, path_type=Path)
-_PATH = click.Path(exists=True, readable=True, path_type=Path)
+
+
+class _DataSet(click.Path):
+    """A path that is there, or a pattern of shards, whose parts are looked for later."""
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Path:
+        """Return the path."""
+        from flows.shards import is_pattern
+
+        pattern = Path(value)
+        if is_pattern(pattern):
+            return pattern
+        return Path(os.fsdecode(super().convert(value, param, ctx)))
+
+
+_DATASET = _DataSet(exists=True, readable=True)
 
 _LISTED = 10
 """Skipped files that are named, before they are only counted."""
@@ -34,6 +56,7 @@ def corpus() -> None:
         "actlas corpus add ids --ids tokens.npy",
         "actlas corpus add pictures --images photos/",
         "actlas corpus add reviews --dataset reviews.parquet --column text --label-column stars",
+        "actlas corpus add photos --dataset 'shards/train-{000..003}.tar' --column jpg",
     ),
 )
 @click.argument("name")
@@ -44,12 +67,19 @@ def corpus() -> None:
 @click.option("--audio", type=_FOLDER, metavar="DIR", help="Sound files; folders are labels.")
 @click.option(
     "--dataset",
-    type=_PATH,
+    type=_DATASET,
     metavar="PATH",
-    help="A data set of Hugging Face datasets: a folder of save_to_disk, Parquet or JSON.",
+    help="A data set: a folder of save_to_disk, Parquet, JSON, or WebDataset shards (.tar).",
 )
-@click.option("--column", help="Its column of texts, images or sounds, where there are several.")
-@click.option("--label-column", help="Its column of labels.")
+@click.option(
+    "--column",
+    help="Its column of texts, images or sounds, where it has several; of shards, an extension.",
+)
+@click.option(
+    "--label-column",
+    help="Its column of labels; of shards, an extension, or a key of .json.  [default for shards:"
+    " cls, or label]",
+)
 @click.option("--split", help="Its split, where it has several.")
 @click.option("--strict", is_flag=True, help="Refuse damaged images and sounds; do not skip them.")
 @click.option(
@@ -103,7 +133,7 @@ def add(
     if chunk_chars and chunk_tokens:
         raise click.UsageError("Give either --chunk-chars or --chunk-tokens.")
     if files and first_text is None:
-        raise click.UsageError("Only --text takes several files.")
+        raise click.UsageError("Only --text takes several files; quote a pattern of shards.")
     if (images or audio) and (chunk_chars or chunk_tokens):
         raise click.UsageError("Images and sounds are sequences as they are: leave --chunk-… out.")
     if dataset is None and (column or label_column or split):
@@ -113,8 +143,10 @@ def add(
     chunking = _chunking(chunk_chars, chunk_tokens, whole=dataset is not None)
     if dataset is not None:
         from flows.dataset_corpora import Columns, add_dataset
+        from flows.shard_corpora import add_shards
+        from flows.shards import are_shards
 
-        added = add_dataset(
+        added = (add_shards if are_shards(dataset) else add_dataset)(
             store,
             name,
             dataset,

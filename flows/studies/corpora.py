@@ -7,7 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from flows.corpora import AddedCorpus, Chunking, add_ids, add_texts
+from flows.added_corpus import AddedCorpus
+from flows.corpora import Chunking, add_ids, add_texts
 from flows.demo import materials
 from flows.demo.stages import CHARACTERS, CORPUS, PLAY, SEQUENCES, TITLE
 from flows.studies.media import add_pictures, add_sounds

@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
+from flows.added_corpus import AddedCorpus
 from flows.capture.modality import AUDIO, IMAGE
-from flows.corpora import AddedCorpus
 from flows.item_corpora import add_items
 
 _PICTURES: Final = 32
