@@ -57,6 +57,12 @@ def stack_tokens(loaded: LoadedModel, shown: Tokens | Items) -> Tokens:
     """Return the tokens with which the chosen stack is run: rows, where items are shown."""
     if isinstance(shown, Tokens):
         return replace(shown, rate=loaded.stack.rate)
+    prompt = loaded.stack.prompt
+    if prompt is not None:
+        # Here, not above: it needs torch.
+        from flows.capture.prompted import Prompted
+
+        shown = Prompted(shown, prompt)
     return shown.tokens(loaded.stack.extent)
 
 
