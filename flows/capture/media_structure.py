@@ -51,7 +51,8 @@ def find_media_stacks(
     seen, norms = watch_lists(root, probe)
     paths = [] if blocks is None else [path.strip() for path in blocks.split(",")]
     hears = name == "encoder"
-    found = _chosen(root, seen, of_stack(paths, "encoder") if hears else paths)
+    own_paths = [path.removeprefix("encoder.") for path in of_stack(paths, "encoder")]
+    found = _chosen(root, seen, own_paths if hears else paths)
     staged = len(found) > 1
     size = shapes["pixel_values"][-2:] if "pixel_values" in shapes else None
     stacks = []

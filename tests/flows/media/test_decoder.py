@@ -19,6 +19,7 @@ from flows.capture.forward import capture
 from flows.capture.guard import check_batching, deviation
 from flows.capture.items import ItemTokens
 from flows.capture.media_decoder import prompt_of
+from flows.capture.media_structure import find_media_stacks
 from flows.capture.sites import available_sites
 from flows.capture.sounds import Sounds
 from flows.capture.weights import LoadedModel, load_model
@@ -114,6 +115,12 @@ def test_rows_of_the_decoder_are_its_tokens(source: str, noises: Path) -> None:
     assert tokens.select([2]).token_id.tolist() == [*PROMPT]
 
 
+def test_lists_of_blocks_of_both_stacks_can_be_named(source: str, noises: Path) -> None:
+    sounds, loaded = sounds_of(source, noises)
+    found = find_media_stacks(loaded.model, sounds.shapes(), "encoder.layers, decoder.layers")
+    assert [stack.path for stack in found] == ["layers", "decoder.layers"]
+
+
 def test_a_decoder_begins_with_what_its_config_forces() -> None:
     def prompt(**entries: object) -> tuple[int, ...]:
         return prompt_of(WhisperConfig(vocab_size=96, pad_token_id=0, **entries))
@@ -168,5 +175,11 @@ def test_a_decoder_is_added_to_a_store_that_held_the_encoder_alone(
     np.testing.assert_array_equal(after, before)
     assert "there already" in run("ingest", source, "--corpus", "noises").output
     run("verify", "noises/heard", "--replay", "2", "--source", source)
-    run("compute", "average_cosine", "svd_anisotropy", "two_nn", "curvature", "drift_norm")
+    # Of the encoder the last frame, of the decoder the last token of each sound.
+    run("ingest", source, "--corpus", "noises", "--tokens", "last", "--name", "ends")
+    ends = open_store(store)["noises/ends"]
+    assert (ends["encoder"].sizes["token"], ends["decoder"].sizes["token"]) == (4, 4)
+    np.testing.assert_array_equal(ends["decoder"].token_id, [PROMPT[-1]] * 4)
+    np.testing.assert_allclose(ends["decoder"].residual, after[..., 3::4, :], atol=TOLERANCE)
+    run("compute", "average_cosine")
     assert "heard/decoder" in run("ls", "--json").output
