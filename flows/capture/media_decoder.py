@@ -6,7 +6,7 @@ for every sound: its start token, then the language and task tokens that its con
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from torch import Tensor
@@ -43,12 +43,14 @@ def prompt_of(config: PreTrainedConfig) -> tuple[int, ...]:
     return tuple(prompt)
 
 
-def find_decoder(model: PreTrainedModel, heard: Tensor, paths: Sequence[str]) -> Stack:
+def find_decoder(
+    model: PreTrainedModel, heard: Mapping[str, Tensor], paths: Sequence[str]
+) -> Stack:
     """Find the decoder of a model of sounds.
 
     Args:
         model: The whole model, which is what is run.
-        heard: What one sound looks like to it, without the axis of sequences.
+        heard: What a few sounds look like to it, the first of which is shown.
         paths: Names of its list of blocks, for a model where it cannot be found.
 
     Raises:
@@ -59,14 +61,11 @@ def find_decoder(model: PreTrainedModel, heard: Tensor, paths: Sequence[str]) ->
     return replace(found, name="decoder", predicts=None, prompt=prompt_of(model.config))
 
 
-def _probe(model: PreTrainedModel, heard: Tensor) -> Probe:
+def _probe(model: PreTrainedModel, heard: Mapping[str, Tensor]) -> Probe:
     """Return the probe of a decoder whose encoder always hears the same."""
 
     def probe(sequences: Sequence[Sequence[int]]) -> object:
-        shown = {
-            "input_features": heard.expand(len(sequences), *heard.shape),
-            "decoder_input_ids": token_ids(model, sequences),
-        }
-        return run(model, shown)
+        same = {name: value[[0] * len(sequences)] for name, value in heard.items()}
+        return run(model, {**same, "decoder_input_ids": token_ids(model, sequences)})
 
     return probe

@@ -63,7 +63,7 @@ def find_media_stacks(
         stacks.append(_stack(root, probe, entry, own, norms, size, (passed, total)))
         passed += len(entry.outputs)
     if hears:
-        stacks.append(find_decoder(model, noise["input_features"][0], of_stack(paths, "decoder")))
+        stacks.append(find_decoder(model, noise, of_stack(paths, "decoder")))
     return tuple(stacks)
 
 
