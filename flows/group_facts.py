@@ -57,12 +57,14 @@ def site_facts(job: Job, tokens: Tokens, site: str) -> dict[str, JSON]:
 
 
 def _stack_facts(loaded: LoadedModel) -> dict[str, JSON]:
-    """Return how a stack belongs to its model, where that is no encoder-decoder of text."""
+    """Return how a stack belongs to its model, where its name does not say it all."""
     stack = loaded.stack
     names = [one.name for one in loaded.stacks if one.name is not None]
     facts: dict[str, JSON] = {}
     if names and tuple(names) != ENCODER_DECODER:
         facts["stacks"] = [*names]
+    if stack.prompt is not None:
+        facts["decoder_input_ids"] = [*stack.prompt]
     if stack.rate > 1:
         facts[TOKEN_RATE] = stack.rate
     if stack.depth_blocks not in (None, stack.n_blocks):

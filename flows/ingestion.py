@@ -234,4 +234,7 @@ def _stacks(group: zarr.Group) -> Sequence[str]:
     """Return the stacks that a model has over a corpus, as the group of any of them says."""
     there = (group[stack].attrs.asdict() for stack in STACKS if stack in group)
     named = next((facts["stacks"] for facts in there if "stacks" in facts), None)
-    return [str(stack) for stack in named] if isinstance(named, list) else ENCODER_DECODER
+    if not isinstance(named, list) or named == [*ENCODER_DECODER[:1]]:
+        # Earlier versions kept the encoder alone of a model of sounds: its decoder is to be added.
+        return ENCODER_DECODER
+    return [str(stack) for stack in named]

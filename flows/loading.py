@@ -6,6 +6,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from flows.capture.chosen import MEAN, choose_rows
 from flows.capture.errors import CheckpointError, InputError, TokenizerError
 from flows.capture.masks import MASKED, draw_masks
@@ -57,6 +59,12 @@ def stack_tokens(loaded: LoadedModel, shown: Tokens | Items) -> Tokens:
     """Return the tokens with which the chosen stack is run: rows, where items are shown."""
     if isinstance(shown, Tokens):
         return replace(shown, rate=loaded.stack.rate)
+    prompt = loaded.stack.prompt
+    if prompt is not None:
+        # Here, not above: it needs torch.
+        from flows.capture.prompted import Prompted
+
+        shown = Prompted(shown, prompt)
     return shown.tokens(loaded.stack.extent)
 
 
@@ -70,7 +78,11 @@ def with_rows(job: Job, loaded: LoadedModel, tokens: Tokens) -> Tokens:
         raise InputError(f"{TOKEN_LOSS} has no value for first tokens: keep it without a mean")
     if loaded.stack.predicts == MASKED:
         tokens = replace(tokens, masks=draw_masks(tokens, _mask_id(job, loaded), job.corpus.seed))
-    return choose_rows(tokens, shown_tokens(loaded, tokens), job.options.rows)
+    shown = shown_tokens(loaded, tokens)
+    if loaded.stack.prompt is not None:
+        # It is shown added tokens alone, of which the last one, or some, are kept as of others.
+        shown = replace(shown, special=np.zeros_like(shown.special))
+    return choose_rows(tokens, shown, job.options.rows)
 
 
 def wanted_sites(job: Job, loaded: LoadedModel) -> tuple[str, ...]:

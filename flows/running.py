@@ -121,7 +121,9 @@ def _are_stages(parts: Sequence[tuple[LoadedModel, Tokens]]) -> bool:
     """Tell whether stacks are the stages of a model, which one forward pass gives all."""
     from flows.capture.items import ItemTokens
 
-    return len(parts) > 1 and all(isinstance(tokens, ItemTokens) for _, tokens in parts)
+    roots = {id(loaded.stack.root) for loaded, _ in parts}
+    items = all(isinstance(tokens, ItemTokens) for _, tokens in parts)
+    return items and len(parts) > 1 and len(roots) == 1
 
 
 def _store_stages(

@@ -49,8 +49,10 @@ _GROWING: Final = (
     LAYERS_BY_STEP,
     TOKEN_DIGESTS,
     TOKEN_RATE,
+    "stacks",
 )
-"""Attributes of a model in which a stored one may differ from the same one wanted."""
+"""Attributes of a model in which a stored one may differ from the same one wanted: earlier versions
+named the encoder alone as the stack of a model of sounds that has a decoder, too."""
 
 _DEPTHS: Final = (LAYER, BLOCK)
 """Dimensions that grow as more layers are asked for, and are not compared."""

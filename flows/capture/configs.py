@@ -69,6 +69,12 @@ def longest_input(
     return limit if 0 < limit < _NO_LIMIT else None
 
 
+def decoder_start_id(config: PreTrainedConfig) -> int:
+    """Return the id that the decoder of an encoder-decoder starts with."""
+    start = getattr(config, "decoder_start_token_id", None)
+    return int(config.pad_token_id if start is None else start)
+
+
 def _check_overrides(config: PreTrainedConfig, random: RandomWeights) -> None:
     known = set(config.to_dict()) | set(config.attribute_map)
     for name, _ in random.overrides:

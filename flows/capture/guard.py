@@ -19,6 +19,9 @@ from flows.capture.weights import LoadedModel
 TOLERANCE: Final[Mapping[str, float]] = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 2e-2}
 """Largest deviation of a row, relative to its norm, that rounding explains, by dtype."""
 
+_TOGETHER: Final = 1 << 30
+"""Size of a batch into which any three sequences fit."""
+
 Values = Mapping[str, NDArray[np.float32]]
 
 
@@ -121,7 +124,7 @@ def check_batching(
     together = tokens.select(chosen)
     keys = together.longest
     part = Part(loaded, together, sites, together.n_rows, layers, key_positions=keys)
-    batch = capture_whole(part, batch_tokens=batch_tokens or len(chosen) * keys)
+    batch = capture_whole(part, batch_tokens=batch_tokens or _TOGETHER)
     limit = TOLERANCE.get(loaded.source_dtype, max(TOLERANCE.values()))
     worst = 0.0
     for number, (sequence, alone) in enumerate(

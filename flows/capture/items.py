@@ -71,6 +71,7 @@ class ItemTokens(Tokens):
             lengths=self.lengths[chosen],
             positions=self.positions[chosen],
             special=self.special[rows],
+            token_id=self.token_id[rows],
             places={name: column[rows] for name, column in self.places.items()},
         )
         return replace(own, kept=self.kept_among(sequences, own.offsets), pooled=self.pooled)
@@ -156,6 +157,7 @@ def item_tokens(
     positions: NDArray[np.int64],
     special: NDArray[np.bool_],
     places: Mapping[str, NDArray[np.generic]],
+    token_id: NDArray[np.int32] | None = None,
     truncated: int = 0,
 ) -> ItemTokens:
     """Lay the rows of items one after the other.
@@ -167,13 +169,14 @@ def item_tokens(
         positions: (sequence,) positions that are computed for each.
         special: (token,) whether a row stands for no part of the image or sound.
         places: Further coordinates along token.
+        token_id: (token,) ids that a decoder is shown; None where rows belong to no token.
         truncated: Number of items that were cut to the longest the model takes.
     """
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     count = int(offsets[-1])
     nothing = np.full(count, -1, dtype=np.int32)
     return ItemTokens(
-        token_id=nothing,
+        token_id=nothing if token_id is None else token_id,
         sequence=np.repeat(np.arange(len(lengths), dtype=np.int32), lengths),
         position=(np.arange(count) - np.repeat(offsets[:-1], lengths)).astype(np.int32),
         document=np.repeat(numbers.astype(np.int32), lengths),

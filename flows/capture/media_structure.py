@@ -19,9 +19,10 @@ from flows.capture.attention import find_attention
 from flows.capture.called_lists import SHOWN, CalledList, watch_lists
 from flows.capture.errors import StructureError
 from flows.capture.extent import Extent, find_extent
+from flows.capture.media_decoder import find_decoder
 from flows.capture.probe import Probe
 from flows.capture.running import run
-from flows.capture.structure import Stack
+from flows.capture.structure import Stack, of_stack
 from flows.capture.sublayers import find_sublayers
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -33,24 +34,25 @@ _WITHIN_STAGE: Final = re.compile(r"(?P<stages>.+)\.(?P<stage>\d+)\.(?P<blocks>\
 def find_media_stacks(
     model: PreTrainedModel, shapes: Shapes, blocks: str | None = None
 ) -> tuple[Stack, ...]:
-    """Find the stacks of a model of images or sounds: one, or one a stage.
+    """Find the stacks of a model of images or sounds: one, one a stage, or encoder and decoder.
 
     Args:
-        model: The model; of one with two towers, or of an encoder-decoder, only the part that
-            sees images or sounds is looked at.
+        model: The model; of one with two towers only the part that sees images is looked at.
         shapes: What one image or sound looks like to it.
         blocks: Dotted name of the list of blocks, for a model where it cannot be found; those of
-            the stages with commas between.
-
-    On the ``meta`` device, where nothing is computed, sublayers and attention stay unknown.
+            the stages, or of encoder and decoder, with commas between.
 
     Raises:
         StructureError: If no list of blocks, or more than one, fits; it says what was found.
     """
     name, root = _seeing_part(model, shapes)
-    probe = _noise_probe(root, shapes)
+    noise = _noise(root, shapes)
+    probe = _probe(root, noise)
     seen, norms = watch_lists(root, probe)
-    found = _chosen(root, seen, blocks)
+    paths = [] if blocks is None else [path.strip() for path in blocks.split(",")]
+    hears = name == "encoder"
+    own_paths = [path.removeprefix("encoder.") for path in of_stack(paths, "encoder")]
+    found = _chosen(root, seen, own_paths if hears else paths)
     staged = len(found) > 1
     size = shapes["pixel_values"][-2:] if "pixel_values" in shapes else None
     stacks = []
@@ -60,6 +62,8 @@ def find_media_stacks(
         total = sum(len(each.outputs) for each in found)
         stacks.append(_stack(root, probe, entry, own, norms, size, (passed, total)))
         passed += len(entry.outputs)
+    if hears:
+        stacks.append(find_decoder(model, noise, of_stack(paths, "decoder")))
     return tuple(stacks)
 
 
@@ -72,26 +76,29 @@ def _seeing_part(model: PreTrainedModel, shapes: Shapes) -> tuple[str | None, Pr
     return None, model
 
 
-def _noise_probe(root: PreTrainedModel, shapes: Shapes) -> Probe:
-    """Return a probe that always shows the same noise, whatever sequences it is asked for."""
+def _noise(root: PreTrainedModel, shapes: Shapes) -> dict[str, Tensor]:
+    """Return what images or sounds of noise look like, always the same."""
     generator = torch.Generator().manual_seed(0)
-    inputs = {
+    return {
         name: torch.randn(SHOWN, *shape, generator=generator).to(root.device, root.dtype)
         for name, shape in shapes.items()
     }
-    return lambda _sequences: run(root, inputs)
+
+
+def _probe(root: PreTrainedModel, noise: Mapping[str, Tensor]) -> Probe:
+    """Return a probe that always shows the same, whatever sequences it is asked for."""
+    return lambda _sequences: run(root, noise)
 
 
 def _chosen(
-    root: PreTrainedModel, seen: Sequence[CalledList], blocks: str | None
+    root: PreTrainedModel, seen: Sequence[CalledList], paths: Sequence[str]
 ) -> list[CalledList]:
     depths = getattr(root.config, "depths", None)
-    if blocks is None:
+    if not paths:
         return _one_list(root, seen) if depths is None else _stages(root, seen, depths)
-    paths = [path.strip() for path in blocks.split(",")]
     found = [one for path in paths for one in seen if one.path == path and one.is_stack]
     if len(found) != len(paths):
-        raise _not_found(root, blocks, len(found), seen)
+        raise _not_found(root, ", ".join(paths), len(found), seen)
     return found
 
 
@@ -155,7 +162,6 @@ def _stack(
     assert found.last is not None
     n_blocks = len(found.outputs) - first
     is_map = found.last.dim() == 4
-    has_values = not is_map and root.device.type != "meta"
     rows = (SHOWN, shape[1])
     return Stack(
         name=name,
@@ -169,8 +175,8 @@ def _stack(
         root=root,
         decoder_start=None,
         predicts=None,
-        sublayers=find_sublayers(root, probe, blocks, rows) if has_values else None,
-        attention=find_attention(root, probe, blocks, n_blocks, rows) if has_values else None,
+        sublayers=find_sublayers(root, probe, blocks, rows) if not is_map else None,
+        attention=find_attention(root, probe, blocks, n_blocks, rows) if not is_map else None,
         probe=probe,
         shown_rows=shape[1],
         entry=found.modules[0] if first else None,

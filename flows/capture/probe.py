@@ -48,11 +48,15 @@ def decoder_probe(model: PreTrainedModel) -> Probe:
     return probe
 
 
-def _inputs(model: PreTrainedModel, sequences: Sequence[Sequence[int]]) -> dict[str, Tensor]:
+def token_ids(model: PreTrainedModel, sequences: Sequence[Sequence[int]]) -> Tensor:
+    """Return the ids (sequence, position) of the vocabulary that stand for numbers of a probe."""
     vocabulary = getattr(model.config.get_text_config(), "vocab_size", None) or 8
-    token_ids = (torch.tensor(sequences) + vocabulary // 2) % vocabulary
-    token_ids = token_ids.to(model.device)
-    return text_inputs(token_ids, torch.ones_like(token_ids))
+    return ((torch.tensor(sequences) + vocabulary // 2) % vocabulary).to(model.device)
+
+
+def _inputs(model: PreTrainedModel, sequences: Sequence[Sequence[int]]) -> dict[str, Tensor]:
+    shown = token_ids(model, sequences)
+    return text_inputs(shown, torch.ones_like(shown))
 
 
 def hidden_states(output: object) -> Tensor | None:

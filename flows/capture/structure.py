@@ -14,11 +14,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from flows.capture.attention import Attention, find_attention
+from flows.capture.causality import is_causal
+from flows.capture.configs import decoder_start_id
 from flows.capture.errors import StructureError
 from flows.capture.extent import Extent
 from flows.capture.masks import MASKED, NEXT
@@ -29,10 +30,6 @@ from flows.capture.sublayers import Sublayers, find_sublayers
 
 _DOWNSAMPLED: Final = {"canine": ("encoder.layer", "downsampling_rate")}
 """Exceptions: the list of blocks, and the entry of the config with the characters of a row."""
-
-_CAUSAL_LEAK = 1e-3
-"""Change at an earlier position, relative to the change where the token differs, above which
-a model sees what comes later; rounding gives about 1e-6, untrained attention above 5e-3."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +60,7 @@ class Stack:
         depth_start: Number of blocks of the model before layer 0, for a stage.
         depth_blocks: Number of blocks of all stages; that of its own where there is one stack.
         extent: How its rows lie in an image, None unless it is shown images.
+        prompt: Ids that a decoder is shown beside each image or sound; None for any other stack.
     """
 
     name: str | None
@@ -85,6 +83,7 @@ class Stack:
     depth_start: int = 0
     depth_blocks: int | None = None
     extent: Extent | None = None
+    prompt: tuple[int, ...] | None = None
 
     def arguments(self, inputs: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Return what is run for a batch: the inputs, and what a decoder is shown beside them."""
@@ -94,8 +93,8 @@ class Stack:
 
 
 @dataclass(frozen=True)
-class _Search:
-    """Where a stack is looked for.
+class Search:
+    """Where a stack of text is looked for.
 
     Attributes:
         root: What is run.
@@ -149,25 +148,24 @@ def find_stacks(model: PreTrainedModel, blocks: str | None = None) -> tuple[Stac
         return (_downsampled(model, *_DOWNSAMPLED[config.model_type]),)
     tower = _text_tower(model)
     if tower is not None:
-        search = _Search(tower, tower, text_probe(tower), tower.config.num_hidden_layers)
-        return (replace(_find(search, paths), name="text"),)
+        search = Search(tower, tower, text_probe(tower), tower.config.num_hidden_layers)
+        return (replace(find_stack(search, paths), name="text"),)
     if not config.is_encoder_decoder:
         expected = getattr(config.get_text_config(), "num_hidden_layers", None)
-        return (_find(_Search(model, model, text_probe(model), expected), paths),)
+        return (find_stack(Search(model, model, text_probe(model), expected), paths),)
     encoder: PreTrainedModel = model.get_encoder()
     expected = getattr(config, "encoder_layers", config.num_hidden_layers)
-    first = _Search(encoder, encoder, text_probe(encoder), expected)
+    first = Search(encoder, encoder, text_probe(encoder), expected)
     layers = getattr(config, "num_decoder_layers", config.num_hidden_layers)
     expected = getattr(config, "decoder_layers", layers)
-    second = _Search(model, model.get_decoder(), decoder_probe(model), expected)
-    start = getattr(config, "decoder_start_token_id", None)
+    second = Search(model, model.get_decoder(), decoder_probe(model), expected)
     return (
-        replace(_find(first, _of_stack(paths, "encoder")), name="encoder", predicts=None),
+        replace(find_stack(first, of_stack(paths, "encoder")), name="encoder", predicts=None),
         replace(
-            _find(second, _of_stack(paths, "decoder")),
+            find_stack(second, of_stack(paths, "decoder")),
             name="decoder",
             predicts=None,
-            decoder_start=int(config.pad_token_id if start is None else start),
+            decoder_start=decoder_start_id(config),
         ),
     )
 
@@ -199,19 +197,24 @@ def _text_tower(model: PreTrainedModel) -> PreTrainedModel | None:
     return tower if "text_config" in model.config.sub_configs and tower is not None else None
 
 
-def _of_stack(paths: Sequence[str], name: str) -> list[str]:
+def of_stack(paths: Sequence[str], name: str) -> list[str]:
     """Return the paths that are not within the other stack."""
     other = {"encoder": "decoder", "decoder": "encoder"}[name]
     return [path for path in paths if other not in path.split(".")]
 
 
-def _find(search: _Search, paths: Sequence[str]) -> Stack:
+def find_stack(search: Search, paths: Sequence[str]) -> Stack:
+    """Find one stack; its blocks are the list that fits, or that one of the paths names.
+
+    Raises:
+        StructureError: If no list of blocks, or more than one, fits; it says what was found.
+    """
     root, probe = search.root, search.probe
     seen = _watch(search)
     found = _chosen(search, seen, paths)
     output = found.output
     assert output is not None
-    causal = _is_causal(root, output)
+    causal = is_causal(root, output)
     distinct = tuple(found.modules)
     return Stack(
         name=None,
@@ -230,7 +233,7 @@ def _find(search: _Search, paths: Sequence[str]) -> Stack:
     )
 
 
-def _watch(search: _Search) -> _Seen:
+def _watch(search: Search) -> _Seen:
     """Run two short sequences that differ in their last token, and note what is called."""
     inside = {id(module) for module in search.within.modules()}
     lists = [
@@ -269,7 +272,7 @@ def _noting(seen: _Seen) -> Callable[[nn.Module, tuple[object, ...]], None]:
     return hook
 
 
-def _chosen(search: _Search, seen: _Seen, paths: Sequence[str]) -> _List:
+def _chosen(search: Search, seen: _Seen, paths: Sequence[str]) -> _List:
     usable = [entry for entry in seen.lists if entry.calls and entry.hidden]
     if paths:
         fitting = [entry for entry in usable if _is_named(entry.path, paths)]
@@ -299,12 +302,3 @@ def _is_named(path: str, names: Sequence[str]) -> bool:
     """Tell whether a list is meant by one of some names: with a head, a model is deeper."""
     ends = [(f".{path}", f".{name}") for name in names]
     return any(one.endswith(other) or other.endswith(one) for one, other in ends)
-
-
-def _is_causal(model: PreTrainedModel, output: Tensor) -> bool:
-    if not bool(torch.isfinite(output).all()):
-        # Broken weights show nothing; the head that they were saved with does.
-        saved_as = model.config.architectures or ()
-        return any(name.endswith(("ForCausalLM", "LMHeadModel")) for name in saved_as)
-    difference = (output[0].float() - output[1].float()).norm(dim=-1)
-    return bool(difference[0] <= _CAUSAL_LEAK * difference[-1])

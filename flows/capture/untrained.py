@@ -14,9 +14,7 @@ from flows.capture.checkpoints import Checkpoint
 from flows.capture.configs import load_config
 from flows.capture.errors import CheckpointError
 from flows.capture.heads import family_of
-from flows.capture.media_structure import Shapes, find_media_stacks
 from flows.capture.quiet import first_line, quiet
-from flows.capture.structure import Stack
 from flows.capture.untrained_block import draw_common_bias
 
 _BYTES_A_ROUND: Final = 1 << 24
@@ -70,31 +68,6 @@ def _with_head(body: PreTrainedModel, options: Mapping[str, object]) -> PreTrain
     within = getattr(model, model.base_model_prefix)
     within.load_state_dict(body.state_dict(), strict=False)
     return model
-
-
-def outline(checkpoint: Checkpoint, shapes: Shapes) -> tuple[Stack, ...]:
-    """Find the stacks of a model of images or sounds from its config: no weight is read or drawn.
-
-    Args:
-        checkpoint: Any checkpoint.
-        shapes: What one image or sound looks like to the model.
-
-    Raises:
-        CheckpointError: If no model can be built from the config.
-        StructureError: If its blocks cannot be found.
-    """
-    config = load_config(checkpoint)
-    try:
-        with torch.device("meta"), quiet():
-            model: PreTrainedModel = AutoModel.from_config(
-                config, trust_remote_code=checkpoint.trusted
-            )
-    except Exception as error:
-        raise CheckpointError(
-            f"no model can be built from the config of {checkpoint.source}: {first_line(error)}"
-        ) from error
-    # Some parameters are made on the CPU whatever the default is.
-    return find_media_stacks(nn.Module.to(model, torch.device("meta")), shapes)
 
 
 def state_sha256(model: nn.Module) -> str:

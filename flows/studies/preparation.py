@@ -11,7 +11,7 @@ from analysis.compute import measure
 from flows.capture.checkpoints import find_checkpoints
 from flows.console import progress_bar
 from flows.ingestion import ingest_checkpoint
-from flows.measurement import MeasureOptions, find_targets, measure_target
+from flows.measurement import MeasureOptions, Target, find_targets, measure_target
 from flows.running import DEFAULT_SITES, CaptureOptions
 from flows.studies.corpora import CORPORA, USUAL
 from flows.studies.errors import MissingInStoreError, StudyError
@@ -63,7 +63,8 @@ def prepare(study: Study, request: Request, tell: Tell) -> dict[str, list[str]]:
         tell: Called with what happens.
 
     Returns:
-        For each corpus, the names of its models in the order wanted.
+        For each corpus, the names of its models in the order wanted, ``id/encoder`` where one stack
+        alone is.
 
     Raises:
         MissingInStoreError: If something is missing and nothing may be run.
@@ -80,8 +81,8 @@ def prepare(study: Study, request: Request, tell: Tell) -> dict[str, list[str]]:
         own = [one for one in sources if one.modality == modality]
         wanted = own or _named(study, request, held)
         _ingest_missing(study, request, corpus, wanted, held, tell)
-        found[corpus] = list(dict.fromkeys(one.name for one in wanted))
-        _measure(study, request, corpus, found[corpus], tell)
+        found[corpus] = list(dict.fromkeys(one.label for one in wanted))
+        _measure(study, request, corpus, wanted, tell)
     return found
 
 
@@ -193,7 +194,7 @@ def _describe(study: Study, name: str, steps: Sequence[int]) -> str:
 
 
 def _measure(
-    study: Study, request: Request, corpus: str, models: Sequence[str], tell: Tell
+    study: Study, request: Request, corpus: str, wanted: Sequence[ModelSource], tell: Tell
 ) -> None:
     options = MeasureOptions(
         metrics=study.all_metrics,
@@ -201,7 +202,7 @@ def _measure(
         sample=request.sample,
         seed=request.seed,
     )
-    for target in find_targets(Repository.open(request.store), corpus=corpus, models=models):
+    for target in _targets(request, corpus, wanted):
         with progress_bar(target.model.path) as progress:
             reports = [measure_target(request.store, target, options=options, progress=progress)]
         for site, metrics in study.site_metrics.items():
@@ -218,3 +219,15 @@ def _measure(
         computed = sum(report.computed for report in reports)
         up_to_date = sum(report.up_to_date for report in reports)
         tell(f"{target.model.path}: {computed:,} values computed, {up_to_date:,} up to date")
+
+
+def _targets(request: Request, corpus: str, wanted: Sequence[ModelSource]) -> list[Target]:
+    """Return the stacks that are looked at, all of a model unless it names one."""
+    stacks = {one.name: one.stack for one in wanted}
+    repository = Repository.open(request.store)
+    return [
+        target
+        for name, stack in stacks.items()
+        for target in find_targets(repository, corpus=corpus, models=[name])
+        if stack in (None, target.model.stack)
+    ]

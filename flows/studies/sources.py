@@ -56,6 +56,7 @@ class ModelSource:
         steps: Training steps; of a block, its seeds.
         modality: What kind of corpus it reads.
         run: How it is trained on the spot, None if it is not.
+        stack: The one of its stacks that is looked at, None for all.
     """
 
     name: str
@@ -64,6 +65,12 @@ class ModelSource:
     steps: tuple[int, ...] = (0,)
     modality: Modality = "text"
     run: TinyRun | None = None
+    stack: str | None = None
+
+    @property
+    def label(self) -> str:
+        """What it is called among the models of a corpus: ``id/encoder`` for one stack."""
+        return "/".join(filter(None, (self.name, self.stack)))
 
 
 BLOCK_SEEDS: Final = (0, 1, 2)
@@ -104,7 +111,8 @@ def _block(config: str, settings: BlockSettings) -> ModelSource:
 
 def _pretrained(repository: str, need: Need) -> ModelSource:
     modality = _MODALITIES.get(need, "text")
-    return ModelSource(repository, need, (f"{repository}@main=0",), modality=modality)
+    sources = (f"{repository}@main=0",)
+    return ModelSource(repository, need, sources, modality=modality, stack=_STACKS.get(repository))
 
 
 def _revisions(repository: str, revision: str, steps: tuple[int, ...]) -> ModelSource:
@@ -138,13 +146,21 @@ _MODALITIES: Final[dict[Need, Modality]] = {
     "speech": "audio",
 }
 
+_STACKS: Final = {"untrained-whisper": "encoder", "openai/whisper-base": "encoder"}
+"""Models of which one stack is looked at: a decoder that hears has few rows, all alike at first."""
+
 _FAMILIES: Final[tuple[Literal["neox", "bert"], ...]] = ("neox", "bert")
 
 OFFLINE: Final = (
     ModelSource(ENCODER, "encoder"),
     ModelSource(DECODER, "decoder"),
     *(
-        ModelSource(name, model.need, modality=_MODALITIES.get(model.need, "text"))
+        ModelSource(
+            name,
+            model.need,
+            modality=_MODALITIES.get(model.need, "text"),
+            stack=_STACKS.get(name),
+        )
         for name, model in UNTRAINED.items()
     ),
     *(_tiny(TinyRun("neox", seed)) for seed in range(3)),

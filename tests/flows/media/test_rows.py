@@ -20,11 +20,12 @@ from flows.capture.errors import InputError, StructureError
 from flows.capture.forward import Part, capture, capture_stacks
 from flows.capture.guard import check_batching
 from flows.capture.images import Images
-from flows.capture.items import Items
+from flows.capture.items import Items, ItemTokens
 from flows.capture.media_structure import find_media_stacks
 from flows.capture.sites import available_sites, sites_here
 from flows.capture.sounds import Framing, Sounds
 from flows.capture.weights import LoadedModel, load_model
+from flows.loading import stack_tokens
 
 Source = Callable[[str], str]
 
@@ -44,7 +45,7 @@ BLOCKS: dict[str, dict[str | None, str]] = {
     "vit": {None: "layers.{}"},
     "hubert": {None: "encoder.layers.{}"},
     "wav2vec2": {None: "encoder.layers.{}"},
-    "whisper": {"encoder": "encoder.layers.{}"},
+    "whisper": {"encoder": "encoder.layers.{}", "decoder": "decoder.layers.{}"},
 }
 # (special tokens, rows of the grid, columns) of the first stack, for images of 32 × 32.
 EXTENTS = {
@@ -100,7 +101,8 @@ def layers_alone(
         handles.append(
             modules[path].register_forward_hook(lambda _m, _a, out: found.append(flat(out).clone()))
         )
-    extra = {"decoder_input_ids": torch.tensor([[1]])} if "input_features" in inputs else {}
+    hears = "input_features" in inputs and "decoder_input_ids" not in inputs
+    extra = {"decoder_input_ids": torch.tensor([[1]])} if hears else {}
     if hasattr(model, "text_model"):
         model = model.vision_model
     with torch.inference_mode():
@@ -120,7 +122,8 @@ def test_rows_are_those_of_a_batch_of_one(
     items, loaded = media(media_model(model_type), folder)
     assert [each.stack.name for each in loaded.each_stack()] == list(BLOCKS[model_type])
     for each in loaded.each_stack():
-        tokens = items.tokens(each.stack.extent)
+        tokens = stack_tokens(each, items)
+        assert isinstance(tokens, ItemTokens)
         sites = available_sites(each.stack)
         blocks = list(capture(each, tokens, sites, block_rows=64, batch_tokens=90))
         residual = np.concatenate([block.values["residual"] for block in blocks], axis=1)
@@ -128,7 +131,7 @@ def test_rows_are_those_of_a_batch_of_one(
         pattern = BLOCKS[model_type][each.stack.name]
         for sequence in range(tokens.n_sequences):
             rows = tokens.sequence_rows(sequence)
-            alone = layers_alone(loaded.model, pattern, items.inputs(sequence))
+            alone = layers_alone(loaded.model, pattern, tokens.items.inputs(sequence))
             assert len(alone) == each.stack.n_blocks + 1
             for layer, expected in enumerate(alone):
                 kept = expected[: rows.stop - rows.start]

@@ -48,6 +48,25 @@ SMALL = {
             "num_conv_pos_embedding_groups": 2,
         },
     ),
+    "small-whisper": Untrained(
+        "speech",
+        {
+            "model_type": "whisper",
+            "d_model": 16,
+            "encoder_layers": 2,
+            "encoder_attention_heads": 2,
+            "encoder_ffn_dim": 16,
+            "decoder_layers": 1,
+            "decoder_attention_heads": 2,
+            "decoder_ffn_dim": 16,
+            "max_source_positions": 50,
+            "vocab_size": 96,
+            "pad_token_id": 0,
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+            "decoder_start_token_id": 1,
+        },
+    ),
 }
 SMALL_READERS = {
     "small-byt5": Untrained(
@@ -88,6 +107,7 @@ def test_models_of_pictures_and_sounds_stand_side_by_side(
         ModelSource("small-vit", "vision", modality="image"),
         ModelSource("small-convnext", "convolution", modality="image"),
         ModelSource("small-hubert", "speech", modality="audio"),
+        ModelSource("small-whisper", "speech", modality="audio", stack="encoder"),
     )
     monkeypatch.setitem(preparation.MODEL_SETS, "offline", sources)
     for name, model in SMALL.items():
@@ -100,6 +120,8 @@ def test_models_of_pictures_and_sounds_stand_side_by_side(
     assert figures == {"depth-made-pictures.svg", "depth-made-sounds.svg"}
     account = (out / "account.md").read_text()
     assert "small-hubert, over made-sounds: the average cosine lies between" in account
+    assert "small-whisper/encoder, over made-sounds: the average cosine" in account
+    assert "small-whisper/decoder" not in account
     # 32 pictures of 4 patches and a class token.
     assert "over made-pictures: all 160" in account
     assert "small-convnext" in account
