@@ -13,11 +13,12 @@ export TOKENIZERS_PARALLELISM ?= false
 TEST_PROCESSES ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs format clean
+.PHONY: help demo test crash lint docs format clean
 
 help:
 	@echo "make demo    ingest real models, train a small one, measure, draw two figures into ./demo"
 	@echo "make test    run the tests"
+	@echo "make crash   kill what ingests, in every way: minutes, on a machine that does nothing else"
 	@echo "make lint    ruff, mypy and the import contract"
 	@echo "make docs    the documentation as pages, into ./site"
 	@echo "make format  let ruff rewrite what it can"
@@ -29,6 +30,10 @@ demo: $(VENV)/.models
 test: $(VENV)/.models
 	@echo "== Running the tests, $(TEST_PROCESSES) files at a time"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
+
+crash: $(VENV)/.models
+	@echo "== Killing servers, workers and machines, on a machine that does nothing else"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m crash
 
 lint: $(VENV)/.installed
 	@echo "== ruff check";          $(BIN)/ruff check .

@@ -88,6 +88,7 @@ def test_what_appears_is_measured_and_shown_by_a_scheduled_run(lab: Lab, run_fol
     assert (lab.folder / "report.html").exists()
 
 
+@pytest.mark.crash
 def test_whatever_is_killed_every_checkpoint_is_stored_once(lab: Lab, run_folder: Path) -> None:
     lab.look_oftener(10)
     lab.start_writer()
