@@ -111,7 +111,7 @@ def find_models(
 
 
 def measure_target(
-    store_uri: str,
+    repository: Repository | str,
     target: Target,
     *,
     options: MeasureOptions = DEFAULT_OPTIONS,
@@ -121,7 +121,7 @@ def measure_target(
     """Compute what is missing or stale of the metrics of one model, and commit it once.
 
     Args:
-        store_uri: The store.
+        repository: The store, or its URI.
         target: A model from :func:`find_targets`.
         options: What to measure and how.
         plan: Only count what would be computed.
@@ -132,7 +132,7 @@ def measure_target(
         StoreError: If activations cannot be read or results cannot be stored.
     """
     return measure(
-        store_uri,
+        repository,
         target.model.path,
         metrics=options.metrics,
         populations=options.populations,

@@ -125,14 +125,19 @@ def catalogue(
     corpora = sorted(root.group_keys())
     if corpus is not None and corpus not in corpora:
         raise UnknownNameError("corpus", corpus, corpora, repository.uri)
-    found: list[HeldModel] = []
-    names: set[str] = set()
-    for name in corpora if corpus is None else [corpus]:
-        for path, group in _model_groups(root, name):
-            names.add(str(group.attrs["model"]))
-            if model is None or node_name(model) == path.split("/")[1]:
-                found.append(_held_model(path, group))
+    looked_at = corpora if corpus is None else [corpus]
+    chosen = None if model is None else node_name(model)
+    found = [
+        _held_model(path, group)
+        for name in looked_at
+        for path, group in _model_groups(root, name, chosen)
+    ]
     if model is not None and not found:
+        names = {
+            str(group.attrs["model"])
+            for name in looked_at
+            for _, group in _model_groups(root, name)
+        }
         raise UnknownNameError("model", model, sorted(names), corpus or repository.uri)
     return found
 
@@ -148,10 +153,15 @@ def find_step(repository: Repository, path: str, step: int) -> HeldStep | None:
     return next(held, None)
 
 
-def _model_groups(root: zarr.Group, corpus: str) -> Iterator[tuple[str, zarr.Group]]:
+def _model_groups(
+    root: zarr.Group, corpus: str, chosen: str | None = None
+) -> Iterator[tuple[str, zarr.Group]]:
     held = root[corpus]
     assert isinstance(held, zarr.Group)
-    for name, group in sorted(held.groups()):
+    for name in sorted(held.group_keys()) if chosen is None else [chosen]:
+        group = held.get(name)
+        if not isinstance(group, zarr.Group):
+            continue
         if STEP in group:
             yield f"{corpus}/{name}", group
         for stack in STACKS:

@@ -202,13 +202,14 @@ def _measure(
         sample=request.sample,
         seed=request.seed,
     )
-    for target in _targets(request, corpus, wanted):
+    repository = Repository.open(request.store)
+    for target in _targets(repository, corpus, wanted):
         with progress_bar(target.model.path) as progress:
-            reports = [measure_target(request.store, target, options=options, progress=progress)]
+            reports = [measure_target(repository, target, options=options, progress=progress)]
         for site, metrics in study.site_metrics.items():
             reports.append(
                 measure(
-                    request.store,
+                    repository,
                     target.model.path,
                     metrics=metrics,
                     populations=study.site_populations,
@@ -221,10 +222,9 @@ def _measure(
         tell(f"{target.model.path}: {computed:,} values computed, {up_to_date:,} up to date")
 
 
-def _targets(request: Request, corpus: str, wanted: Sequence[ModelSource]) -> list[Target]:
+def _targets(repository: Repository, corpus: str, wanted: Sequence[ModelSource]) -> list[Target]:
     """Return the stacks that are looked at, all of a model unless it names one."""
     stacks = {one.name: one.stack for one in wanted}
-    repository = Repository.open(request.store)
     return [
         target
         for name, stack in stacks.items()
