@@ -47,8 +47,9 @@ def curves(
 
     Over depth, each model is taken at its last step unless steps are the hue, and over relative
     depth its stages make one curve. Over steps, the
-    curve is the mean over layers, and its standard error the mean of theirs: the layers read the
-    same tokens, so that their errors do not average out.
+    curve is the mean over blocks, layer 0 (the embeddings) left out where there are others, and its
+    standard error the mean of theirs: they read the same tokens, so that their errors do not
+    average out.
 
     Args:
         results: Metrics (model, step, layer, population), any of which may be missing.
@@ -172,6 +173,9 @@ def _over_steps(label: str, values: xr.DataArray, errors: xr.DataArray, x: Absci
     layers = np.flatnonzero(present.any(axis=0))
     if len(steps) == 0:
         return []
+    # The embeddings are no block: they have no more distinct rows than the vocabulary has tokens.
+    blocks = layers[values[LAYER].values[layers] > 0]
+    layers = blocks if len(blocks) else layers
     table = table[np.ix_(steps, layers)]
     deviations = errors.values[0, :, :, 0][np.ix_(steps, layers)]
     numbers = values[LAYER].values[layers]

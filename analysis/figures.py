@@ -42,7 +42,7 @@ def plot_metric(
     Args:
         results: Metrics (model, step, layer, population).
         metric: Name of a metric of one number a layer.
-        x: What runs along the figure; over steps, the mean over layers is drawn, and thin lines
+        x: What runs along the figure; over steps, the mean over blocks is drawn, and thin lines
             for the layers.
         hue: What tells the curves apart.
         population: Rows to show where they are not the hue; ``all`` by default.
@@ -161,7 +161,7 @@ def _notes(
         notes.append("last step")
     if any(curve.members for curve in everything):
         thin = any(len(panel) <= _MOST_WITH_MEMBERS for panel in drawn)
-        notes.append("mean over layers" + (" (thin: each layer)" if thin else ""))
+        notes.append("mean over blocks" + (" (thin: each)" if thin else ""))
     if any(np.isfinite(curve.stderr).any() for curve in everything):
         notes.append("band: ± standard error")
     return notes

@@ -67,15 +67,18 @@ def test_stored_relative_depth_is_used(results: xr.Dataset) -> None:
     np.testing.assert_array_equal(large.x, [0, 0.1, 0.2, 0.3, 0.4])
 
 
-def test_step_curves_are_means_over_layers(results: xr.Dataset) -> None:
+def test_step_curves_are_means_over_blocks(results: xr.Dataset) -> None:
     small, large = curves(results, "drift_norm", x="step", hue="model", population="content")
     np.testing.assert_array_equal(small.x, STEPS)
-    np.testing.assert_array_equal(small.y, 10.0 * np.arange(6) + 1 - 0.5)
+    # Of layers 1 and 2: the embeddings are no block.
+    np.testing.assert_array_equal(small.y, 10.0 * np.arange(6) + 1.5 - 0.5)
     # Layers share their tokens: the mean is as uncertain as they are.
     np.testing.assert_array_equal(small.stderr, [0.25] * 6)
     np.testing.assert_array_equal(small.members[2], 10.0 * np.arange(6) + 2 - 0.5)
     np.testing.assert_array_equal(large.x, STEPS[:4])
-    assert list(large.members) == [0, 1, 2, 3, 4]
+    assert list(large.members) == [1, 2, 3, 4]
+    (embeddings,) = curves(results.isel(model=[0], layer=[0]), "drift_norm", x="step", hue="model")
+    np.testing.assert_array_equal(embeddings.y, 10.0 * np.arange(6))
 
 
 def test_step_and_population_as_hue(results: xr.Dataset) -> None:
@@ -137,14 +140,14 @@ def test_panels_share_one_legend(results: xr.Dataset) -> None:
     figure = plot_metrics(both, ["drift_norm", "second"], x="step", title="Over training")
     assert len(figure.axes) == 2
     assert len(figure.legends) == 1
-    assert figure.get_suptitle().startswith("Over training · rows: all · mean over layers")
+    assert figure.get_suptitle().startswith("Over training · rows: all · mean over blocks")
 
 
 def test_one_model_names_itself_and_numbers_its_layers(results: xr.Dataset) -> None:
     apart = results.isel(model=[0]) + 10.0 * results["layer"]
     axes = plot_metric(apart, "drift_norm", x="step").axes[0]
     assert axes.get_title(loc="left").startswith("small · rows: all")
-    assert [text.get_text() for text in axes.texts] == ["0", "2", "1"]
+    assert [text.get_text() for text in axes.texts] == ["1", "2"]
 
 
 @pytest.mark.parametrize("suffix", [".png", ".pdf", ".svg"])

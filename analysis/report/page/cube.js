@@ -52,7 +52,7 @@ export class Cube {
 
   // The mean along a dimension over what is there. Standard errors are averaged, too: layers and
   // heads read the same tokens, so that their errors do not average out.
-  mean(dim) {
+  mean(dim, from = 0) {
     const stride = this.strides[dim];
     const size = this.labels[dim].length;
     const over = (array) => {
@@ -61,7 +61,7 @@ export class Cube {
         const start = Math.floor(at / stride) * stride * size + (at % stride);
         let sum = 0;
         let count = 0;
-        for (let i = start; i < start + stride * size; i += stride) {
+        for (let i = start + from * stride; i < start + stride * size; i += stride) {
           if (!Number.isNaN(array[i])) {
             sum += array[i];
             count += 1;

@@ -4,7 +4,7 @@ import { cubeOf, depthDim, relativeDepth } from "./contents.js";
 
 const MOST_RANKED = 14;
 
-export const MEAN_OVER_LAYERS = "mean";
+export const MEAN_OVER_BLOCKS = "mean";
 
 // Curves of a quantity.
 //   along      "relative depth", "depth", "step", or a dimension of its own such as "component"
@@ -72,9 +72,11 @@ function narrowed(model, whole, depth, kept, view) {
     fix("step", place);
   }
   if (cube.has(depth) && !kept.includes(depth)) {
-    if (view.depth === MEAN_OVER_LAYERS) {
-      where[depth] = `mean over ${depth}s`;
-      cube = cube.mean(depth);
+    if (view.depth === MEAN_OVER_BLOCKS) {
+      where[depth] = "mean over blocks";
+      // Layer 0 is the embeddings, which have no more distinct rows than the vocabulary has tokens.
+      const layers = cube.labels[depth];
+      cube = cube.mean(depth, depth === "layer" && layers[0] === 0 && layers.length > 1 ? 1 : 0);
     } else {
       const place = depthPlace(cube.labels[depth], view.depth);
       if (place < 0) return { cube: null };

@@ -56,7 +56,7 @@ function numbers(contents) {
   if (wide < Math.min(steps, longest)) thinned.push(`Spectra, scale curves and heads are in it at ${wide} steps a model.`);
   const texts = [
     "Values have four significant digits, standard errors two, so that the page stays small; counts are exact. The store holds full precision.",
-    "Bands are ± 1 standard error, from leaving out groups of whole sequences (or from disjoint subsamples, for neighbours). Means over layers or heads carry the mean of their errors, since they read the same tokens.",
+    "Bands are ± 1 standard error, from leaving out groups of whole sequences (or from disjoint subsamples, for neighbours). Means over blocks (layer 0, the embeddings, left out) or heads carry the mean of their errors, since they read the same tokens.",
     thinned.length ? thinned.join(" ") : "Every measured step is in this page.",
   ];
   return element("div", { class: "definition" }, ...texts.map((text) => element("p", {}, text)));

@@ -2,7 +2,7 @@
 
 import { cubeOf, depthDim } from "../contents.js";
 import { Choice } from "../controls.js";
-import { MEAN_OVER_LAYERS, cutCurves } from "../curves.js";
+import { MEAN_OVER_BLOCKS, cutCurves } from "../curves.js";
 import { Figure } from "../figure.js";
 import { capitalised, formatStep } from "../format.js";
 import { sayCells, sayNothing } from "../sentences.js";
@@ -39,10 +39,10 @@ function stepFigure(contents, state) {
     one.offer(modelOptions(models));
     one.show(compare.value !== "model");
     const layers = layerOptions(models, (model) => cubeOf(model, quantity));
-    depth.offer(layers.length ? [{ value: MEAN_OVER_LAYERS, label: "mean over layers" }, ...layers] : []);
+    depth.offer(layers.length ? [{ value: MEAN_OVER_BLOCKS, label: "mean over blocks" }, ...layers] : []);
     depth.show(compare.value !== "depth");
     const chosen = compare.value === "model" ? models : models.filter((model) => String(model.index) === one.value);
-    const curves = cutCurves(chosen, quantity, { along: "step", hue: compare.value, population, depth: depth.value || MEAN_OVER_LAYERS });
+    const curves = cutCurves(chosen, quantity, { along: "step", hue: compare.value, population, depth: depth.value || MEAN_OVER_BLOCKS });
     figure.show(linesContent({
       title: `${quantity.title} over training`,
       quantity,

@@ -144,8 +144,8 @@ def test_curves_compare_models_steps_layers_or_populations(opened: Browser) -> N
     assert {row["population"] for row in table(opened, PROFILE)} == {"all", "content"}
     training = "document.querySelector('#training figure')"
     rows = table(opened, training)
-    # Twice the mean over layers 0 to 3 of layer/10, and twice the step in thousands.
-    assert [row["value"] for row in rows] == ["0.3", "0.302", "0.316", "0.428"]
+    # Twice the mean over layers 1 to 3 of layer/10, and twice the step in thousands.
+    assert [row["value"] for row in rows] == ["0.4", "0.402", "0.416", "0.528"]
     choose(opened, "Compare", "depth", training)
     assert {row["layer"] for row in table(opened, training)} == {"0", "1", "2", "3"}
 
