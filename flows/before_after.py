@@ -13,8 +13,9 @@ from analysis.errors import UnknownPopulationError
 from analysis.metrics import METRICS
 from analysis.metrics.metric import STDERR
 from flows.results import Selection, open_results
+from flows.samples import samples_of, tell_samples
 from store.errors import StoreError, StoreNotFoundError, UnknownNameError
-from store.history import find_snapshot, history, tags
+from store.history import NOW, find_snapshot, history, tags
 from store.repository import Repository
 from store.schema import LAYER, MODEL, POPULATION, STEP
 
@@ -22,6 +23,10 @@ MARGIN: Final = 2.0
 """Standard errors of a difference that it has to exceed to count."""
 
 _DIMS: Final = (MODEL, STEP, LAYER)
+_SHOWN: Final = ("before", "after", "difference", "stderr")
+
+UNKNOWN: Final = "?"
+"""Verdict on a difference whose standard error is not known."""
 
 Record = Mapping[str, str | int | float]
 
@@ -56,7 +61,7 @@ def find_side(name: str, store: str) -> Side:
     try:
         repository = Repository.open(store, read_only=True)
         known = {one.id: one.id for one in history(repository)} | tags(repository)
-        known["now"] = repository.snapshot_id()
+        known[NOW] = repository.snapshot_id()
     except StoreNotFoundError:
         pass
     if name in known:
@@ -109,7 +114,8 @@ def compare_results(
     Returns:
         For each corpus of both: ``before``, ``after``, ``difference`` (after − before) and
         ``stderr``, the standard error of the difference with both errors taken as independent
-        (model, step, layer); a model is called like its pair.
+        (model, step, layer); a model is called like its pair. Values of different samples are not
+        compared: ``other_sample`` is 1 there, and the rest NaN.
 
     Raises:
         UnknownMetricError: If there is no such metric.
@@ -123,6 +129,7 @@ def compare_results(
             open_results(side.store, metric, Selection(corpus, models, snapshot=side.snapshot))
         )
     found = {}
+    samples: list[str] = []
     for name in sides[0]:
         if name not in sides[1]:
             continue
@@ -130,8 +137,16 @@ def compare_results(
         common = [str(model) for model in tables[0][MODEL].values]
         own = pairs or [Pair(model, model) for model in common if model in tables[1][MODEL]]
         compared = _difference(tables[0], tables[1], own)
+        if left_out({name: compared}):
+            samples += [_samples_told(table) for table in tables]
         if compared.sizes[MODEL] and np.isfinite(compared["difference"]).any():
             found[name] = compared.assign_attrs(long_name=METRICS[metric].long_name)
+    if not found and samples:
+        raise StoreError(
+            f"{before.name} and {after.name} have values of {metric} for {population!r} of"
+            f" different samples alone ({samples[0]} and {samples[1]}): expected the same settings"
+            " on both sides; compute one side anew with the --sample and --seed of the other"
+        )
     if not found:
         raise StoreError(
             f"{before.name} and {after.name} have no value of {metric} for {population!r} in"
@@ -140,16 +155,28 @@ def compare_results(
     return found
 
 
+def left_out(compared: Mapping[str, xr.Dataset]) -> int:
+    """Return how many places both sides have, but with values of different samples."""
+    return sum(int(found["other_sample"].sum()) for found in compared.values() if found)
+
+
+def _samples_told(table: xr.Dataset) -> str:
+    there = table["value"].notnull().values
+    return tell_samples(table["sample"].values[there].tolist()) or "no sample"
+
+
 def _values(results: xr.Dataset, metric: str, population: str) -> xr.Dataset:
     known = [str(name) for name in results[POPULATION].values]
     if population not in known:
         raise UnknownPopulationError(population, known)
-    chosen = results.sel({POPULATION: population}, drop=True)
+    samples = samples_of(results, metric)
+    chosen = results.assign(sample=samples).sel({POPULATION: population}, drop=True)
     if set(chosen[metric].dims) != set(_DIMS):
         raise StoreError(f"{metric} is no single number a layer: choose another metric")
     values = chosen[metric].transpose(*_DIMS)
     errors = chosen.get(metric + STDERR, xr.full_like(values, np.nan)).transpose(*_DIMS)
-    return xr.Dataset({"value": values, "stderr": errors}).load()
+    sample = chosen["sample"].broadcast_like(values).transpose(*_DIMS)
+    return xr.Dataset({"value": values, "stderr": errors, "sample": sample}).load()
 
 
 def _difference(before: xr.Dataset, after: xr.Dataset, pairs: Sequence[Pair]) -> xr.Dataset:
@@ -160,32 +187,59 @@ def _difference(before: xr.Dataset, after: xr.Dataset, pairs: Sequence[Pair]) ->
             for side, name in ((before, pair.before), (after, pair.after))
         ]
         one, other = xr.align(*own, join="inner")
-        parts.append(
-            xr.Dataset(
-                {
-                    "before": one["value"],
-                    "after": other["value"],
-                    "difference": other["value"] - one["value"],
-                    "stderr": np.hypot(one["stderr"], other["stderr"]),
-                }
-            )
-        )
+        difference = other["value"] - one["value"]
+        same = one["sample"] == other["sample"]
+        compared = {
+            "before": one["value"],
+            "after": other["value"],
+            "difference": difference,
+            "stderr": np.hypot(one["stderr"], other["stderr"]),
+        }
+        found = xr.Dataset(compared).where(same)
+        parts.append(found.assign(other_sample=(difference.notnull() & ~same).astype(np.float64)))
     return xr.concat(parts, MODEL, join="outer") if parts else xr.Dataset(coords={MODEL: []})
 
 
 def difference_records(metric: str, compared: Mapping[str, xr.Dataset]) -> list[Record]:
     """Return a row for each place that both sides have: values, difference, error, verdict.
 
-    ``beyond_error`` is whether the difference exceeds two of its standard errors; unknown errors
-    count as none.
+    ``beyond_error`` is whether the difference exceeds two of its standard errors, ``yes`` or
+    ``no``, and ``?`` where its standard error is unknown.
     """
     records: list[Record] = []
     for corpus, found in compared.items():
-        frame = found.to_dataframe(dim_order=list(_DIMS)).dropna(subset="difference")
+        shown = found[list(_SHOWN)]
+        frame = shown.to_dataframe(dim_order=list(_DIMS)).dropna(subset="difference")
         for row in frame.reset_index().to_dict("records"):
-            error = float(np.nan_to_num(row["stderr"]))
             record = {"corpus": corpus, **{dim: row[dim] for dim in _DIMS}, "metric": metric}
-            record |= {name: row[name] for name in ("before", "after", "difference", "stderr")}
-            record["beyond_error"] = "yes" if abs(row["difference"]) > MARGIN * error else "no"
+            record |= {name: row[name] for name in _SHOWN}
+            record["beyond_error"] = _verdict(row["difference"], row["stderr"])
             records.append(record)
     return records
+
+
+def _verdict(difference: float, stderr: float) -> str:
+    if np.isnan(stderr):
+        return UNKNOWN
+    return "yes" if abs(difference) > MARGIN * stderr else "no"
+
+
+def tell_differences(records: Sequence[Record], other_sample: int) -> str:
+    """Say how many differences exceed two of their standard errors, and which cannot be told.
+
+    Args:
+        records: What :func:`difference_records` found.
+        other_sample: How many places were left out as their values are of different samples.
+    """
+    verdicts = [record["beyond_error"] for record in records]
+    unknown = verdicts.count(UNKNOWN)
+    known = len(verdicts) - unknown
+    told = f"{verdicts.count('yes')} of {known} differences exceed two standard errors of theirs"
+    if unknown:
+        told += f"; {unknown} more have no known standard error ({UNKNOWN})"
+    if other_sample:
+        told += (
+            f"; {other_sample} left out, as their values before and after have other settings"
+            " (sample or seed)"
+        )
+    return f"{told}."

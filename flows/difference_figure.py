@@ -54,6 +54,8 @@ def draw_differences(
         for corpus, found in by_corpus.items():
             for model in found[MODEL].values:
                 own = found.sel({MODEL: model})
+                if own["difference"].isnull().all():
+                    continue
                 panels += _panels(metric, own, f"{corpus}/{model}", names)
     title = [f"{names[0]} → {names[1]}", f"rows: {population}", "last common step"]
     save_figure(draw_panels(title, panels, columns=2), file)

@@ -13,6 +13,7 @@ from analysis.metrics import METRICS
 from analysis.metrics.values import VALUE_METRICS
 from analysis.work import SINK_RATE
 from flows.measurement import complete_steps, find_models, require_known
+from flows.samples import sample_columns, samples_of
 from store.errors import StoreError
 from store.metrics import open_metrics
 from store.repository import Repository
@@ -21,6 +22,8 @@ from store.schema import LAYER, METRICS_GROUP, POPULATION, SITES, STEP
 Cell = str | int | float
 
 STDERR = "_stderr"
+
+_SAMPLE = "_sample"
 
 
 @dataclass(frozen=True)
@@ -121,7 +124,8 @@ def metric_table(
         population: Name of a population.
 
     Returns:
-        Rows of corpus, model, step, layer, further dimensions, value and stderr.
+        Rows of corpus, model, step, layer, further dimensions, value and stderr; and of the
+        settings of the sample, such as ``sample`` and ``seed``, for a metric of a sample.
 
     Raises:
         UnknownPopulationError: If none of the results have the population.
@@ -130,17 +134,21 @@ def metric_table(
     if population not in known:
         raise UnknownPopulationError(population, known)
     rows: list[dict[str, Cell]] = []
+    samples: list[str] = []
     for corpus, found in results.items():
         if population not in found[POPULATION].values:
             continue
-        chosen = found.sel({POPULATION: population}, drop=True)
+        chosen = found.assign({_SAMPLE: samples_of(found, metric)})
+        chosen = chosen.sel({POPULATION: population}, drop=True)
         values = chosen[metric]
         errors = chosen.get(metric + STDERR, xr.full_like(values, np.nan))
         frame = xr.Dataset({"value": values.drop_vars("relative_depth", errors="ignore")})
         frame["stderr"] = errors.drop_vars("relative_depth", errors="ignore")
+        frame[_SAMPLE] = chosen[_SAMPLE].drop_vars("relative_depth", errors="ignore")
         table = frame.to_dataframe(dim_order=list(values.dims)).dropna(subset="value")
+        samples += table.pop(_SAMPLE).tolist()
         rows += [
             {"corpus": corpus, **{str(name): cell for name, cell in record.items()}}
             for record in table.reset_index().to_dict("records")
         ]
-    return rows
+    return [row | own for row, own in zip(rows, sample_columns(samples), strict=True)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Final
 
 import icechunk
 
@@ -11,6 +12,9 @@ from .configuration import BRANCH
 from .errors import StoreError, UnknownNameError
 from .repository import Repository
 from .translation import first_line
+
+NOW: Final = "now"
+"""What `actlas diff` calls the newest snapshot; no tag can have this name."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +63,13 @@ def create_tag(repository: Repository, name: str, snapshot: str | None = None) -
         The id of the snapshot.
 
     Raises:
-        StoreError: If the name is taken, or there is no such snapshot.
+        StoreError: If the name is taken or ``now``, or there is no such snapshot.
     """
+    if name == NOW:
+        raise StoreError(
+            f"{NOW!r} cannot name a snapshot: `actlas diff` calls the newest one so, and would"
+            " never find the tag; choose another name"
+        )
     with repository.lock():
         target = snapshot or repository.snapshot_id()
         repository.read(target)

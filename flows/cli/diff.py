@@ -66,7 +66,13 @@ def diff(
     for one of its tags. METRIC is average_cosine and svd_anisotropy unless named.
     """
     _check_outputs(outputs)
-    from flows.before_after import compare_results, difference_records, find_side
+    from flows.before_after import (
+        compare_results,
+        difference_records,
+        find_side,
+        left_out,
+        tell_differences,
+    )
     from flows.difference_figure import draw_differences, write_differences
 
     sides = find_side(before, store), find_side(after, store)
@@ -85,10 +91,15 @@ def diff(
             write_differences(records, file)
         else:
             draw_differences(compared, (before, after), population, file)
+    other_sample = sum(map(left_out, compared.values()))
+    told = tell_differences(records, other_sample)
     if as_json:
         print_json(records)
+        if other_sample:
+            say(told, err=True)
         return
     _print(records)
+    click.echo(told)
     for file in outputs:
         say(f"Wrote {file}")
 
@@ -99,8 +110,6 @@ def _print(records: list[Record]) -> None:
         for record in records
     ]
     print_table(list(records[0]), rows)
-    beyond = sum(record["beyond_error"] == "yes" for record in records)
-    click.echo(f"{beyond} of {len(records)} differences exceed two standard errors of theirs.")
 
 
 def _check_outputs(outputs: tuple[Path, ...]) -> None:

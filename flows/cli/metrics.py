@@ -172,6 +172,7 @@ def show(
     if as_csv and as_json:
         raise click.UsageError("Give either --json or --csv.")
     from flows.results import Selection, metric_table, open_results
+    from flows.samples import sample_of, tell_samples
     from store.repository import Repository
     from store.schema import SHARED_WEIGHTS
 
@@ -192,7 +193,9 @@ def show(
         return
     columns = [name for name in columns if name not in SHARED_WEIGHTS or any(r[name] for r in rows)]
     print_table(columns, [[_cell(row[name]) for name in columns] for row in rows])
-    say(f"{metric}, rows: {population}, with standard errors (nan where there is none)")
+    sample = tell_samples(sample_of(row) for row in rows)
+    told = ", ".join(filter(None, (metric, f"rows: {population}", sample)))
+    say(f"{told}, with standard errors (nan where there is none)")
 
 
 def _cell(value: str | float) -> str:
@@ -246,8 +249,9 @@ def plot(
     as_json: bool,
 ) -> None:
     """Draw METRIC over depth or training, with bands of one standard error."""
-    from analysis.figures import plot_metric
+    from analysis.figures import plot_metrics
     from flows.results import Selection, open_results
+    from flows.samples import tell_drawn_samples
     from store.repository import Repository
 
     snapshot = moment.find(Repository.open(store, read_only=True))
@@ -258,7 +262,8 @@ def plot(
             " choose with --corpus."
         )
     (found,) = results.values()
-    plot_metric(found, metric, x=x, hue=hue, population=population, output=output)
+    sample = tell_drawn_samples(found, metric, x, hue, population)
+    plot_metrics(found, [metric], x=x, hue=hue, population=population, title=sample, output=output)
     if as_json:
         print_json({"written": str(output)})
         return

@@ -9,11 +9,14 @@ import numpy as np
 import xarray as xr
 
 from analysis.attention import summarise_attention
+from analysis.choose import make_plan
 from analysis.metrics.metric import STDERR
+from analysis.work import RESIDUAL, definitions_of
+from flows.studies.preparation import Request
 from flows.studies.seeds import average_seeds
 from flows.studies.study import DISTINCT_IDS, RARE_SHARE, Measured, Study
 from store.catalogue import catalogue
-from store.metrics import open_metrics
+from store.metrics import Definition, open_metrics, open_settings
 from store.repository import Repository
 from store.schema import MODEL, STEP
 from store.slab import token_table
@@ -24,17 +27,22 @@ GRIDE_SCALE: Final = 4
 _RELATIVE_DEPTH: Final = "relative_depth"
 
 
-def read_measured(study: Study, store: str, wanted: Mapping[str, Sequence[str]]) -> Measured:
+def read_measured(study: Study, request: Request, wanted: Mapping[str, Sequence[str]]) -> Measured:
     """Read the results of a study out of the store.
+
+    Values that were computed with other settings than the study's, such as those of rows it does
+    not compute, from an earlier and smaller sample, are left out.
 
     Args:
         study: The study.
-        store: The store.
+        request: What is asked of it: where the store is, and the sample.
         wanted: For each corpus, the names of its models.
 
     Raises:
         UnknownNameError: If a model has no results.
     """
+    store = request.store
+    definitions = _definitions(study, request)
     repository = Repository.open(store, read_only=True)
     snapshot = repository.snapshot_id()
     parts = []
@@ -44,7 +52,10 @@ def read_measured(study: Study, store: str, wanted: Mapping[str, Sequence[str]])
     for corpus, models in wanted.items():
         paths = _paths(repository, corpus, snapshot)
         results = open_metrics(store, corpus=corpus, models=list(models), snapshot=snapshot)
-        results = _chosen(study, results)
+        settings = open_settings(
+            store, list(definitions), corpus=corpus, models=list(models), snapshot=snapshot
+        )
+        results = _with_settings(_chosen(study, results), definitions, settings)
         names = [str(name) for name in results[MODEL].values]
         held |= {name: paths[name] for name in names}
         corpora |= dict.fromkeys(names, corpus)
@@ -90,6 +101,33 @@ def _chosen(study: Study, results: xr.Dataset) -> xr.Dataset:
         spread = chosen[_RELATIVE_DEPTH].expand_dims({MODEL: chosen[MODEL].values})
         chosen = chosen.assign_coords({_RELATIVE_DEPTH: spread})
     return _one_scale(chosen) if "gride" in study.metrics else chosen
+
+
+def _definitions(study: Study, request: Request) -> dict[str, Definition]:
+    """Return the metrics of a study as it has them computed, by the names they are stored under."""
+    own = make_plan(
+        study.all_metrics, None, labelled=True, seed=request.seed, sample=request.sample
+    )
+    found = definitions_of(own, RESIDUAL)
+    for site, metrics in study.site_metrics.items():
+        found += definitions_of(make_plan(metrics, None, labelled=True), site)
+    return {definition.metric: definition for definition in found}
+
+
+def _with_settings(
+    results: xr.Dataset, definitions: Mapping[str, Definition], settings: xr.Dataset
+) -> xr.Dataset:
+    """Leave out the values, and their errors, that were computed with other settings."""
+    kept = {}
+    for name in settings.data_vars:
+        _, wanted = definitions[str(name)].key()
+        same = settings[name] == wanted
+        for each in (str(name), f"{name}{STDERR}"):
+            if each in results:
+                labels = {dim: results[dim].values for dim in same.dims}
+                same_here = same.reindex(labels, fill_value=False)
+                kept[each] = results[each].where(same_here).transpose(*results[each].dims)
+    return results.assign(kept)
 
 
 def _one_scale(results: xr.Dataset) -> xr.Dataset:

@@ -49,7 +49,7 @@ def run_study(
         raise StudyError(f"the rows of {study.name} are all alike: leave out --controls")
     if controls:
         study = replace(study, control_metrics=CONTROL_METRICS)
-    measured = read_measured(study, request.store, prepare(study, request, tell))
+    measured = read_measured(study, request, prepare(study, request, tell))
     figures = dict(study.draw(study, measured))
     told: list[str] = []
     if controls:

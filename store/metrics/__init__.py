@@ -14,12 +14,14 @@ from .definition import Definition
 from .missing import missing_metrics
 from .provenance import provenance, step_identities
 from .read import open_metrics, read_metrics
+from .settings import open_settings
 from .write import write_metrics
 
 __all__ = [
     "Definition",
     "missing_metrics",
     "open_metrics",
+    "open_settings",
     "provenance",
     "read_metrics",
     "step_identities",

@@ -49,6 +49,8 @@ def test_a_tag_of_an_older_snapshot(run, store: str) -> None:
     moved = run("tag", "before", code=1)
     assert "tags are not moved" in moved.stderr
     assert "no snapshot 'ABC'" in run("tag", "x", "--snapshot", "ABC", code=1).stderr
+    assert "calls the newest one so" in run("tag", "now", code=1).stderr
+    assert "now" not in json.loads(run("tag", "--json").output)
     assert "goes with a NAME" in run("tag", "--snapshot", older, code=2).stderr
 
 

@@ -54,6 +54,11 @@ def test_a_study_runs_what_is_missing_and_then_finds_it(
     assert "tiny (decoder), rows all: svd_anisotropy over depth is" in account
     assert "steps 0, 5, 10; rows of a layer over cats: all" in account
 
+    # What others computed from a sample of their own is none of the study's numbers.
+    other = ("two_nn", "--sample", "200", "--populations", "all", "--store", store)
+    computed = CliRunner().invoke(actlas, ["compute", *other], catch_exceptions=False)
+    assert "9 values computed" in computed.output
+
     request.getfixturevalue("quick_figures")
     second = tmp_path / "second"
     again = study(
@@ -69,6 +74,8 @@ def test_a_study_runs_what_is_missing_and_then_finds_it(
     )
     assert " 0 values computed" in again.output
     assert (second / "numbers.csv").read_bytes() == (first / "numbers.csv").read_bytes()
+    told = (second / "account.md").read_text()
+    assert "tiny: two_nn was computed for the rows content alone." in told
 
 
 def test_from_the_store_alone_what_is_missing_is_named(store: str, tmp_path: Path) -> None:

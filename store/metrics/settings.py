@@ -1,0 +1,81 @@
+"""The settings that stored values were computed with, of models side by side."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+import xarray as xr
+import zarr
+
+from store.arrays import member
+from store.models import chosen_models
+from store.repository import Repository
+from store.schema import METRICS_GROUP, MODEL, SOURCE_SUFFIX
+
+from .axes import dimension_names
+from .provenance import metrics_group
+
+
+def open_settings(
+    uri: str | os.PathLike[str],
+    metrics: Sequence[str],
+    *,
+    corpus: str,
+    models: Sequence[str] | None = None,
+    snapshot: str | None = None,
+) -> xr.Dataset:
+    """Read which settings (sample, seed ...) the values of metrics were computed with.
+
+    Args:
+        uri: Where the store is.
+        metrics: Names of metrics.
+        corpus: Name of the corpus.
+        models: Ids of models, by default all that have metrics.
+        snapshot: Snapshot to read, the newest by default.
+
+    Returns:
+        For each of the metrics whose provenance is stored, the settings as canonical JSON
+        (model, step, layer, population), empty where no value was ever computed.
+
+    Raises:
+        StoreNotFoundError: If there is no store.
+        UnknownNameError: If there is no such corpus, or no metrics of a model asked for.
+    """
+    repository = Repository.open(uri, read_only=True)
+    pinned = snapshot or repository.snapshot_id()
+    chosen = chosen_models(
+        repository.uri, pinned, corpus, models, lambda node: METRICS_GROUP in node.groups
+    )
+    parts: dict[str, list[xr.DataArray]] = {}
+    for model, node in chosen.items():
+        group = metrics_group(repository.uri, pinned, node.path)
+        own = {} if group is None else _settings_of(group, metrics)
+        for metric, found in own.items():
+            parts.setdefault(metric, []).append(found.expand_dims({MODEL: [model]}))
+    return xr.merge(
+        [
+            xr.concat(found, MODEL, join="outer", fill_value="").rename(metric)
+            for metric, found in parts.items()
+        ],
+        join="outer",
+        fill_value="",
+        compat="no_conflicts",
+    )
+
+
+def _settings_of(group: zarr.Group, metrics: Sequence[str]) -> dict[str, xr.DataArray]:
+    """Return the settings of the values of one model's metrics (step, layer, population)."""
+    held = [metric for metric in metrics if metric + SOURCE_SUFFIX in group]
+    if not held:
+        return {}
+    # The last one stands for the row -1: never computed.
+    settings = np.append(np.asarray(member(group, "source_settings")[:]).astype(object), "")
+    found = {}
+    for metric in held:
+        array = member(group, metric + SOURCE_SUFFIX)
+        dims = dimension_names(array)
+        labels = {dim: np.asarray(member(group, dim)[:]).tolist() for dim in dims}
+        found[metric] = xr.DataArray(settings[np.asarray(array[:])], labels, dims)
+    return found
