@@ -293,9 +293,14 @@ def test_a_step_that_the_folder_does_not_have(refused: Refused, run_folder: Path
     assert "has no step 3: it has 0, 5, 10" in message
 
 
-def test_a_site_that_the_model_does_not_have(refused: Refused, run_folder: Path) -> None:
+def test_a_site_that_no_model_has(refused: Refused, run_folder: Path) -> None:
     arguments = ("ingest", str(run_folder), "--corpus", "cats", "--sites", "residul")
-    assert "'residul' is not a site of this model: it has residual" in refused(*arguments, code=2)
+    assert "'residul' is not a site, nor 'module:PATH' of" in refused(*arguments, code=2)
+
+
+def test_a_site_that_the_model_does_not_have(refused: Refused, run_folder: Path) -> None:
+    arguments = ("ingest", str(run_folder), "--corpus", "cats", "--sites", "module:nowhere")
+    assert "'module:nowhere' names no module of GPTNeoX" in refused(*arguments, code=2)
 
 
 @pytest.mark.parametrize("command", [["ls"], ["compute"], ["show", "two_nn"], ["verify"]])
