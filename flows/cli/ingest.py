@@ -183,6 +183,7 @@ def _plan(
 
 
 def _ingest(sweep: Sweep, gaps: Sequence[Gap], *, as_json: bool) -> None:
+    from flows.failures import count_failures
     from flows.sweep import ingest_sweep
 
     results: list[IngestResult] = []
@@ -213,8 +214,7 @@ def _ingest(sweep: Sweep, gaps: Sequence[Gap], *, as_json: bool) -> None:
         say(f"{ran} of {total} checkpoints were run{there}.")
     if failures:
         raise click.ClickException(
-            f"{len(failures)} of {total} checkpoints failed, the others are done:"
-            + "".join(failures)
+            count_failures("checkpoints", len(failures), total) + "".join(failures)
         )
     if not as_json:
         say("Next: actlas compute")

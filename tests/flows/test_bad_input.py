@@ -354,6 +354,7 @@ def test_values_that_are_not_finite(store: str, refused: Refused, checkpoint: Pa
     save_file(weights, checkpoint / "model.safetensors", metadata={"format": "pt"})
     message = refused("ingest", str(checkpoint), "--corpus", "cats")
     assert re.search("residual, layer 1 of step 0 of cats/model are NaN or infinite", message)
+    assert "store and count them: --allow-nonfinite" in " ".join(message.split())
     assert "model" not in Repository.open(store).read()["cats"]
     arguments = ["ingest", str(checkpoint), "--corpus", "cats", "--allow-nonfinite"]
     assert CliRunner().invoke(actlas, [*arguments, "--store", store]).exit_code == 0

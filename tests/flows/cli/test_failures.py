@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from flows.failures import FlowError, raise_failures
 from store.repository import Repository
 
 
@@ -22,6 +23,13 @@ def test_a_damaged_model_keeps_no_other_from_being_measured(run, run_folder: Pat
     assert "residual, step 10, layer 2" in failed.stderr
     again = run("compute", "svd_anisotropy", "--json", code=1)
     assert [report["path"] for report in json.loads(again.stdout)] == ["cats/zebra"]
+
+
+def test_no_others_are_done_where_all_failed() -> None:
+    with pytest.raises(FlowError, match=r"^2 of 2 models failed:\n  one: why\n  two: so$"):
+        raise_failures("models", {"one": "why", "two": "so"}, 2)
+    with pytest.raises(FlowError, match=r"^1 of 2 models failed, the others are done:\n  one: why"):
+        raise_failures("models", {"one": "why"}, 2)
 
 
 @pytest.mark.parametrize("sites", ["nonsense", "residual,nonsense", "module:", "module:a_checksum"])
