@@ -85,7 +85,7 @@ def show_ingested(results: Sequence[IngestResult], failures: Mapping[str, str]) 
         {
             "checkpoint": f"{result.path} step {result.step}",
             "outcome": "stored" if result.ingested else "was there",
-            "what": f"{byte_size(result.stored_bytes)} in {duration(result.seconds)}",
+            "what": f"{byte_size(_bytes(result))} in {duration(result.seconds)}",
         }
         for result in results
     ]
@@ -94,6 +94,10 @@ def show_ingested(results: Sequence[IngestResult], failures: Mapping[str, str]) 
         key="actlas-ingested",
         description=f"{len(results)} checkpoints done, {len(failures)} failures.",
     )
+
+
+def _bytes(result: IngestResult) -> int:
+    return result.added_bytes if result.ingested else result.stored_bytes
 
 
 def show_measured(reports: Sequence[MeasureReport], scheduler: str) -> None:

@@ -39,6 +39,18 @@ def is_worth_retrying(error: object) -> bool:
     return not isinstance(error, _LASTING)
 
 
+def count_failures(what: str, failed: int, total: int) -> str:
+    """Return the beginning of what names failures: how many there are, and what became of the rest.
+
+    Args:
+        what: What they are failures of, in the plural.
+        failed: How many failed.
+        total: How many were tried.
+    """
+    others = "" if failed == total else ", the others are done"
+    return f"{failed} of {total} {what} failed{others}:"
+
+
 def raise_failures(what: str, failures: Mapping[str, str], total: int) -> None:
     """End a flow as failed when tasks of it failed, naming each with its reason.
 
@@ -47,4 +59,4 @@ def raise_failures(what: str, failures: Mapping[str, str], total: int) -> None:
     """
     if failures:
         listed = "".join(f"\n  {name}: {reason}" for name, reason in failures.items())
-        raise FlowError(f"{len(failures)} of {total} {what} failed, the others are done:{listed}")
+        raise FlowError(count_failures(what, len(failures), total) + listed)

@@ -14,6 +14,7 @@ from flows.capture.fingerprints import Fingerprint, fingerprint
 from flows.capture.integrity import file_sha256
 from flows.capture.rounding import Precision
 from flows.capture.settling import file_states
+from flows.contents import contents_of
 from flows.inputs import Corpus, preparation, read_corpus, require_kind
 from flows.layers import lacking, layers_of
 from flows.running import CaptureOptions, Job, Progress, run_job
@@ -38,7 +39,11 @@ class IngestResult:
         step: Training step.
         ingested: Whether a model was run; False when all of it was there already.
         sites: Sites the store holds for the step.
+        holds: The same, each with its layers where it has not all: ``residual[1:3]``.
         stored_bytes: Encoded bytes of its activations.
+        added: Sites that were stored now, each with the layers that were.
+        added_bytes: Encoded bytes that the step holds more than before.
+        added_tokens: Tokens of the corpus that the step lacked, since that grew.
         seconds: Time taken.
         sequences: Sequences of the corpus.
         truncated_sequences: Those that were longer than the model takes, and were cut.
@@ -50,7 +55,11 @@ class IngestResult:
     step: int
     ingested: bool
     sites: tuple[str, ...]
+    holds: tuple[str, ...]
     stored_bytes: int
+    added: tuple[str, ...]
+    added_bytes: int
+    added_tokens: int
     seconds: float
     sequences: int
     truncated_sequences: int
@@ -102,18 +111,25 @@ def ingest_checkpoint(
     repository = Repository.open(store_uri)
     source = read_corpus(repository, corpus)
     job = prepare_job(repository, source, checkpoint, options, digest=digest)
+    before = contents_of(_continued(job))
     ingested = grows(job) and run_job(of_stored_sites(job), progress)
     if not is_stored(job):
         ingested = run_job(job, progress) or ingested
     steps = held_steps(job)
     held = [step for step in steps.values() if step is not None]
+    now = contents_of(held)
+    added = now.beyond(before)
     facts = repository.read()[next(iter(steps))].attrs.asdict()
     return IngestResult(
         path=job.path,
         step=checkpoint.step,
         ingested=ingested,
         sites=held[0].sites,
-        stored_bytes=sum(step.stored_bytes for step in held),
+        holds=now.named,
+        stored_bytes=now.stored_bytes,
+        added=added.named,
+        added_bytes=added.stored_bytes,
+        added_tokens=added.n_tokens,
         seconds=time.monotonic() - started,
         sequences=_count(facts, "n_sequences"),
         truncated_sequences=_count(facts, "truncated_sequences"),
@@ -151,15 +167,30 @@ def prepare_job(
 
 def grows(job: Job) -> bool:
     """Tell whether a step is there over what the corpus was, so that only more is to be run."""
-    held = [step for step in held_steps(job).values() if step is not None]
     return any(
-        not step_difference(step.identity, former) for step in held for former in job.grown_from
+        not step_difference(step.identity, former)
+        for step in _stacks_held(job)
+        for former in job.grown_from
     )
+
+
+def _continued(job: Job) -> list[HeldStep]:
+    """Return what is there of a step and stays, of each stack: not what is to be superseded."""
+    wanted = (job.identity, *job.grown_from)
+    return [
+        step
+        for step in _stacks_held(job)
+        if any(not step_difference(step.identity, one) for one in wanted)
+    ]
+
+
+def _stacks_held(job: Job) -> list[HeldStep]:
+    return [step for step in held_steps(job).values() if step is not None]
 
 
 def of_stored_sites(job: Job) -> Job:
     """Return a job for all sites and layers that a step has, and no other."""
-    held = [step for step in held_steps(job).values() if step is not None]
+    held = _stacks_held(job)
     stored = {site for step in held for site in step.sites}
     sites = sites_among(stored)
     nonfinite = job.options.allow_nonfinite or any(step.nonfinite for step in held)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 from flows.capture.chosen import RowChoice
+from flows.capture.errors import UnknownSiteError
 from flows.capture.rounding import FULL_PRECISION, Precision
 from flows.inputs import Corpus
 from store.codec import DEFAULT_CODEC, Codec
+from store.errors import suggest
 from store.identity import JSON
 from store.repository import Repository
-from store.schema import node_name
+from store.schema import MODULE_PREFIX, SITES, is_site, node_name
 
 if TYPE_CHECKING:
     from flows.capture.checkpoints import Checkpoint
@@ -28,6 +30,20 @@ Dtype: TypeAlias = Literal["float32", "bfloat16", "float16"]
 
 RIVAL_WAIT: Final = timedelta(minutes=10)
 """How long to wait for another living writer of the same step before giving up on it."""
+
+
+def require_known_sites(sites: Iterable[str]) -> None:
+    """Refuse names that are those of no site, whatever the model; which ones it has, it tells.
+
+    Raises:
+        UnknownSiteError: If there is one.
+    """
+    for name in sites:
+        if not is_site(name) or name == MODULE_PREFIX:
+            raise UnknownSiteError(
+                f"{name!r} is not a site, nor '{MODULE_PREFIX}PATH' of a module"
+                f"{suggest(name, SITES)}"
+            )
 
 
 @dataclass(frozen=True)
@@ -49,6 +65,9 @@ class CaptureOptions:
         codec: What chunks of arrays that are not there yet are compressed with.
         rewrite: Write anew what is stored from the same, because it is damaged.
         rival_wait: How long to wait for another living writer of the same step.
+
+    Raises:
+        UnknownSiteError: If a site has a name that no model's can have.
     """
 
     sites: tuple[str, ...] | None = None
@@ -65,6 +84,9 @@ class CaptureOptions:
     codec: Codec = DEFAULT_CODEC
     rewrite: bool = False
     rival_wait: timedelta = RIVAL_WAIT
+
+    def __post_init__(self) -> None:
+        require_known_sites(self.sites or ())
 
     def identity(self) -> dict[str, JSON]:
         """Return what of it changes the values that are stored under a name, where it is set.

@@ -71,7 +71,7 @@ class Counts:
         stored = [result for result in latest.ingested if result.ingested]
         self.rounds += 1
         self.ingested += len(stored)
-        self.ingested_bytes += sum(result.stored_bytes for result in stored)
+        self.ingested_bytes += sum(result.added_bytes for result in stored)
         for name in latest.failures:
             self.failures[name] = self.failures.get(name, 0) + 1
         if not latest.failures:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from typing import Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from flows.capture.chosen import row_choice
+from flows.capture.errors import UnknownSiteError
 from flows.capture.rounding import FULL_PRECISION, Precision
-from flows.job import CaptureOptions, Dtype
+from flows.job import CaptureOptions, Dtype, require_known_sites
 from flows.measurement import MeasureOptions
 from store.codec import DEFAULT_CODEC, Codec
 
@@ -80,6 +81,15 @@ class _Captured(_Request):
     supersede: bool = Field(
         default=False, description="Replace steps stored from other weights or other inputs."
     )
+
+    @field_validator("sites")
+    @classmethod
+    def _known(cls, sites: list[str] | None) -> list[str] | None:
+        try:
+            require_known_sites(sites or ())
+        except UnknownSiteError as error:
+            raise ValueError(str(error)) from error
+        return sites
 
     def capture_options(self) -> CaptureOptions:
         """Return how each checkpoint is run and stored."""

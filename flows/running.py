@@ -50,6 +50,8 @@ Progress: TypeAlias = "Callable[[int, int], None]"
 CREATION_TRIES: Final = 3
 """How often a model's group is created if others, who fail, take it back each time."""
 
+_REMEDY: Final = "Look at the weights and the dtype, or store and count them: --allow-nonfinite"
+
 _RECORDED_VERSIONS: Final = ("actlas", "icechunk", "numpy", "torch", "transformers", "zarr")
 
 
@@ -195,12 +197,11 @@ def _stream(
     try:
         stream(blocks, *writers)
     except NonFiniteError as error:
-        if options.precision != "float16":
-            raise
-        cause = " in float16, which ends at 65,504; bfloat16 reaches as far as float32"
-        raise NonFiniteError(
-            error.site, error.layer, error.count, error.where, cause=cause
-        ) from error
+        cause = ""
+        if options.precision == "float16":
+            cause = " in float16, which ends at 65,504; bfloat16 reaches as far as float32"
+        place = error.site, error.layer, error.count, error.where
+        raise NonFiniteError(*place, cause=cause, remedy=_REMEDY) from error
 
 
 def _create(job: Job, loaded: LoadedModel, tokens: Tokens) -> tuple[str, ...]:

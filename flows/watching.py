@@ -123,7 +123,7 @@ class Watcher:
         _LOG.info(
             "%s stored: %d bytes in %.1f s",
             name_of(checkpoint),
-            result.stored_bytes,
+            result.added_bytes,
             result.seconds,
             extra=fields("ingested", **asdict(result)),
         )

@@ -56,13 +56,21 @@ class NonFiniteError(StoreError):
     """
 
     def __init__(
-        self, site: str, layer: int | None, count: int, where: str, *, cause: str = ""
+        self,
+        site: str,
+        layer: int | None,
+        count: int,
+        where: str,
+        *,
+        cause: str = "",
+        remedy: str = "Allow non-finite values to store and count them",
     ) -> None:
         self.site, self.layer, self.count, self.where = site, layer, count, where
         depth = "" if layer is None else f", layer {layer}"
+        values, are = ("value", "is") if count == 1 else ("values", "are")
         super().__init__(
-            f"{count} values of {site}{depth} of {where} are NaN or infinite{cause}; nothing was"
-            " stored. Allow non-finite values to store and count them"
+            f"{count} {values} of {site}{depth} of {where} {are} NaN or infinite{cause}; nothing"
+            f" was stored. {remedy}"
         )
 
 

@@ -19,7 +19,7 @@ from .cells import read_cells, read_texts, write_cells
 from .claims import claim_slot
 from .columns import Column, read_columns
 from .errors import StoreError, UnknownNameError
-from .history import history
+from .history import history, tags
 from .listing import list_groups
 from .nonfinite import count_nonfinite
 from .repository import Repository
@@ -155,12 +155,18 @@ class Garbage:
         objects: Number of objects deleted.
         freed_bytes: Their size. A dry run cannot count what only the expiry would make garbage.
         kept_bytes: Encoded bytes of the chunks that the history still holds.
+        kept: Snapshots that stay, in the history or by their tags.
+        kept_young: Those of them that are too young to leave it.
+        kept_tagged: Those that are old enough, and that tags keep.
     """
 
     expired: tuple[str, ...]
     objects: int
     freed_bytes: int
     kept_bytes: int
+    kept: int
+    kept_young: int
+    kept_tagged: int
 
 
 def collect_garbage(
@@ -189,8 +195,9 @@ def collect_garbage(
     require_margin(margin)
     cutoff = min([datetime.now(UTC) - margin, *_writers_alive(repository)])
     expired: tuple[str, ...] = ()
+    oldest = min(datetime.now(UTC) - (keep_history or timedelta()), cutoff)
     if keep_history is not None:
-        expired = _expire(repository, min(datetime.now(UTC) - keep_history, cutoff), dry_run)
+        expired = _expire(repository, oldest, dry_run)
     done = repository.icechunk.garbage_collect(cutoff, dry_run=dry_run)
     objects = (
         done.chunks_deleted
@@ -199,8 +206,20 @@ def collect_garbage(
         + done.attributes_deleted
         + done.transaction_logs_deleted
     )
-    kept = repository.icechunk.chunk_storage_stats()
-    return Garbage(expired, objects, done.bytes_deleted, kept.native_bytes + kept.inlined_bytes)
+    held = repository.icechunk.chunk_storage_stats()
+    kept = [one for one in history(repository) if one.id not in expired]
+    young = {one.id for one in kept if one.written_at >= oldest}
+    # Those that an expiry left to their tags alone are no longer in the history of the branch.
+    tagged = set(tags(repository).values())
+    return Garbage(
+        expired=expired,
+        objects=objects,
+        freed_bytes=done.bytes_deleted,
+        kept_bytes=held.native_bytes + held.inlined_bytes,
+        kept=len({one.id for one in kept} | tagged),
+        kept_young=len(young),
+        kept_tagged=len(tagged - young),
+    )
 
 
 def require_margin(margin: timedelta) -> None:

@@ -1,4 +1,4 @@
-"""Taking back the groups of a model of which no step was ever stored."""
+"""Taking back the groups of a model, or of its corpus, of which no step was ever stored."""
 
 from __future__ import annotations
 
@@ -34,6 +34,27 @@ def remove_unused_model(repository: Repository, path: str) -> bool:
         return bool(unused)
 
     return repository.update(f"remove {path}, of which nothing was stored", change)
+
+
+def remove_unused_corpus(repository: Repository, corpus: str) -> bool:
+    """Remove a corpus that was created for a model, when no model is over it after all.
+
+    Args:
+        repository: The store.
+        corpus: Name of the corpus.
+
+    Returns:
+        Whether it was removed.
+    """
+
+    def change(root: zarr.Group) -> bool:
+        group = root.get(corpus)
+        if not isinstance(group, zarr.Group) or any(True for _ in group.group_keys()):
+            return False
+        del root[corpus]
+        return True
+
+    return repository.update(f"remove {corpus}, over which nothing was stored", change)
 
 
 def _remove_if_unused(root: zarr.Group, path: str) -> bool:

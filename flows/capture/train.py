@@ -84,7 +84,8 @@ def train_tiny(
     if not steps or min(steps) < 0:
         raise InputError(f"steps {list(steps)}: expected at least one, none of them negative")
     tokenizer = _train_tokenizer(text, family, of_bytes=of_bytes)
-    training, checking = (_ids(tokenizer, part) for part in (text, held_out))
+    training = _ids(tokenizer, text, "the text to train on")
+    checking = _ids(tokenizer, held_out, "the held-out part, for the loss,")
     kept = []
     with torch.random.fork_rng(), _one_thread():
         torch.manual_seed(seed)
@@ -171,11 +172,12 @@ def _train_tokenizer(text: str, family: Family, *, of_bytes: bool) -> PreTrained
     )
 
 
-def _ids(tokenizer: PreTrainedTokenizerFast, text: str) -> Tensor:
+def _ids(tokenizer: PreTrainedTokenizerFast, text: str, part: str) -> Tensor:
     ids = torch.tensor(tokenizer(text, verbose=False)["input_ids"])
     if len(ids) <= _LENGTH:
         raise InputError(
-            f"a text of {len(ids)} tokens is too short to train with: expected more than {_LENGTH}"
+            f"{part} is too short: {len(ids)} tokens, expected more than {_LENGTH}; give a longer"
+            " text"
         )
     return ids
 

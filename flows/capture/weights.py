@@ -182,7 +182,8 @@ def _check_complete(checkpoint: Checkpoint, missing: Iterable[str]) -> None:
     """Refuse weights that `transformers` would silently have drawn."""
     lacking = sorted(name for name in missing if _UNUSED_WEIGHTS not in name)
     if lacking:
+        weights = "weight" if len(lacking) == 1 else "weights"
         raise CheckpointError(
-            f"{checkpoint.source} at step {checkpoint.step} lacks {len(lacking)} weights of its "
+            f"{checkpoint.source} at step {checkpoint.step} lacks {len(lacking)} {weights} of its "
             f"model, {lacking[0]} first: its weights and its config do not belong together"
         )

@@ -64,7 +64,8 @@ def gc(
     """Drop activations by choice, and delete what no snapshot refers to. Metrics always stay.
 
     What is dropped stays readable by --tag and --snapshot, and on the disk, until the history that
-    holds it is forgotten (--keep-history).
+    holds it is forgotten (--keep-history). A dropped step is stored again by `watch`, or `ingest`
+    without --steps, for as long as they find its checkpoint.
     """
     asked = click.get_current_context().get_parameter_source("drop_steps")
     dropping = drop_sites is not None or asked is click.core.ParameterSource.COMMANDLINE
@@ -91,6 +92,8 @@ def gc(
         return
     _print_dropped(model, dropped, done=yes)
     _print_garbage(garbage, done=yes)
+    if not garbage.expired and not garbage.objects:
+        click.echo(_why_nothing(garbage, by_age=keep_history is not None))
     if before is not None and after is not None:
         click.echo(f"{store}: {byte_size(before)} before, {byte_size(after)} now")
     if not yes:
@@ -107,7 +110,10 @@ def _print_dropped(model: str | None, dropped: Sequence[Dropped], *, done: bool)
     verb = "dropped" if done else "to be dropped"
     print_table(("step", verb, "left", "size"), rows, title=model)
     size = byte_size(sum(one.stored_bytes for one in dropped))
-    click.echo(f"{size} {verb}; metrics stay, and activations in the history until --keep-history")
+    click.echo(
+        f"{size} {verb}; metrics stay, and activations stay in the history until"
+        " --keep-history lets go of it"
+    )
 
 
 def _print_garbage(garbage: Garbage, *, done: bool) -> None:
@@ -121,4 +127,16 @@ def _print_garbage(garbage: Garbage, *, done: bool) -> None:
     click.echo(
         f"{len(garbage.expired)} snapshots would be forgotten{more};"
         f" {garbage.objects:,} objects of {byte_size(garbage.freed_bytes)} would be deleted"
+    )
+
+
+def _why_nothing(garbage: Garbage, *, by_age: bool) -> str:
+    """Say what keeps all that the store holds."""
+    if not by_age:
+        return f"All {garbage.kept:,} snapshots keep what is in them: see --keep-history"
+    are = "is" if garbage.kept_young == 1 else "are"
+    return (
+        f"Of {garbage.kept:,} snapshots {garbage.kept_young:,} {are} younger than --keep-history"
+        f" and --margin let go, and tags keep {garbage.kept_tagged:,} others; the first and the"
+        " newest always stay"
     )

@@ -105,7 +105,8 @@ def compare(
     if as_json:
         print_json(asdict(report))
         return
-    done = "matrices to compute" if plan else "matrices computed"
+    matrices = "matrix" if report.computed == 1 else "matrices"
+    done = f"{matrices} {'to compute' if plan else 'computed'}"
     took = "" if plan or not report.computed else f" in {duration(report.seconds)}"
     click.echo(f"{report.computed:,} {done}{took}, {report.up_to_date:,} up to date")
     if output is not None and not plan:

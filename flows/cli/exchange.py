@@ -150,5 +150,6 @@ def import_(
     if as_json:
         print_json({"path": what, "stored": stored, "known": known})
         return
-    say(f"{what}: stored {len(stored)} steps, {len(known)} were there already")
+    steps, were = "step" if len(stored) == 1 else "steps", "was" if len(known) == 1 else "were"
+    say(f"{what}: stored {len(stored)} {steps}, {len(known)} {were} there already")
     say("Next: actlas compute")

@@ -20,7 +20,6 @@ from flows.cli.options import (
     store_option,
 )
 from flows.console import byte_size, print_json, print_table, say
-from store.schema import LAYER, depth_dimension
 
 if TYPE_CHECKING:
     from store.catalogue import HeldModel, HeldStep
@@ -81,10 +80,14 @@ def _print_models(held: Sequence[HeldModel]) -> None:
 
 
 def _print_steps(item: HeldModel) -> None:
+    from flows.contents import site_name
+
     rows = [
         (
             str(step.step),
-            " ".join(site + _ranges(step, site) for site in step.sites),
+            " ".join(
+                site_name(site, step.layers.get(site, ()), step.n_blocks) for site in step.sites
+            ),
             byte_size(step.stored_bytes),
             "yes" if step.complete else "being written",
             step.revision,
@@ -113,24 +116,18 @@ def _print_steps(item: HeldModel) -> None:
 
 
 def _partial(item: HeldModel) -> str:
-    """Say which steps hold other layers than the rest, nothing if none does."""
+    """Say which steps hold other sites or layers than the rest, nothing if none does."""
     complete = [step for step in item.steps if step.complete]
-    held = {step.step: json.dumps(step.layers, sort_keys=True) for step in complete}
+    held = {
+        step.step: json.dumps([sorted(step.sites), step.layers], sort_keys=True)
+        for step in complete
+    }
     usual = Counter(held.values()).most_common(1)[0][0] if held else ""
     others = [step for step, own in held.items() if own != usual]
-    return f"other layers: {_steps(others)}" if others else ""
-
-
-def _ranges(step: HeldStep, site: str) -> str:
-    """Return the layers or blocks of a site as ``--layers`` takes them, nothing for all."""
-    own = step.layers.get(site, ())
-    first = 0 if depth_dimension(site) == LAYER else 1
-    if list(own) in ([], [*range(first, step.n_blocks + 1)]):
+    if not others:
         return ""
-    starts = [number for number in own if number - 1 not in own]
-    stops = [number + 1 for number in own if number + 1 not in own]
-    runs = (f"{a}" if b == a + 1 else f"{a}:{b}" for a, b in zip(starts, stops, strict=True))
-    return f"[{','.join(runs)}]"
+    subject = "step {} holds" if len(others) == 1 else "steps {} hold"
+    return f"{subject.format(_steps(others))} other sites or layers than the rest"
 
 
 def _growing(item: HeldModel) -> str:

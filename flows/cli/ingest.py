@@ -183,6 +183,7 @@ def _plan(
 
 
 def _ingest(sweep: Sweep, gaps: Sequence[Gap], *, as_json: bool) -> None:
+    from flows.failures import count_failures
     from flows.sweep import ingest_sweep
 
     results: list[IngestResult] = []
@@ -213,8 +214,7 @@ def _ingest(sweep: Sweep, gaps: Sequence[Gap], *, as_json: bool) -> None:
         say(f"{ran} of {total} checkpoints were run{there}.")
     if failures:
         raise click.ClickException(
-            f"{len(failures)} of {total} checkpoints failed, the others are done:"
-            + "".join(failures)
+            count_failures("checkpoints", len(failures), total) + "".join(failures)
         )
     if not as_json:
         say("Next: actlas compute")
@@ -232,11 +232,14 @@ def _cut(outcome: IngestResult | PlannedStep) -> str:
 
 def _sentence(result: IngestResult) -> str:
     name = f"{result.path} step {result.step}"
+    took, held = f", in {duration(result.seconds)}", byte_size(result.stored_bytes)
+    holds = f"{', '.join(result.holds)}, {held}"
     if not result.ingested:
         told = f"{name}: stored already, no model was run"
+    elif result.added_bytes == result.stored_bytes:
+        told = f"{name}: stored {holds}{took}"
     else:
-        told = (
-            f"{name}: stored {', '.join(result.sites)}, {byte_size(result.stored_bytes)},"
-            f" in {duration(result.seconds)}"
-        )
+        tokens = [f"{result.added_tokens:,} new tokens"] if result.added_tokens else []
+        added = f"{', '.join([*tokens, *result.added])}, {byte_size(result.added_bytes)}"
+        told = f"{name}: added {added}{took}; it holds {holds} now"
     return "; ".join(filter(None, (told, _cut(result), result.shares)))

@@ -88,6 +88,7 @@ def compute(
     as_json: bool,
 ) -> None:
     """Compute metrics of stored activations, what is missing or stale; all metrics by default."""
+    from flows.failures import count_failures
     from flows.measurement import MeasureOptions, find_targets, measure_target
     from store.errors import CorruptChunkError, MissingChunkError
     from store.repository import Repository
@@ -130,8 +131,7 @@ def compute(
         say("Next: actlas show METRIC, or actlas plot METRIC -o FILE.png")
     if failures:
         raise click.ClickException(
-            f"{len(failures)} of {len(targets)} models failed, the others are done:"
-            + "".join(failures)
+            count_failures("models", len(failures), len(targets)) + "".join(failures)
         )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from store.identity import JSON
 from store.repository import Repository
 from store.request import AlreadyStored
 from store.schema import BLOCK, DIM, LAYER, SITES, TOKEN, TOKEN_COORDINATES, node_name
+from store.unused import remove_unused_corpus, remove_unused_model
 from store.write import StepWriter, reserve_step
 
 from .table import ROW, LabelledTensor
@@ -84,22 +86,35 @@ def import_tensors(
     opened = {step: _open_step(step, of_step) for step, of_step in by_step.items()}
     sites = _one_shape(opened)
     columns = _columns(next(iter(sites.values())), tokens)
-    _create(repository, corpus, model, sites, columns, causal=causal)
+    path = f"{corpus}/{node_name(model)}"
     digests: dict[Path, str] = {}
     stored = []
-    for step, of_step in by_step.items():
-        writer = reserve_step(
-            repository,
-            f"{corpus}/{node_name(model)}",
-            step,
-            identity=_identity(of_step, digests),
-            sites=list(opened[step]),
-        )
-        if not isinstance(writer, AlreadyStored):
-            with writer:
-                _write(writer, opened[step], columns[ROW])
-            stored.append(step)
+    with _taken_back_unused(repository, corpus, path):
+        _create(repository, corpus, model, sites, columns, causal=causal)
+        for step, of_step in by_step.items():
+            identity = _identity(of_step, digests)
+            writer = reserve_step(
+                repository, path, step, identity=identity, sites=list(opened[step])
+            )
+            if not isinstance(writer, AlreadyStored):
+                with writer:
+                    _write(writer, opened[step], columns[ROW])
+                stored.append(step)
     return stored
+
+
+@contextmanager
+def _taken_back_unused(repository: Repository, corpus: str, path: str) -> Iterator[None]:
+    """After an error, remove the groups of a model and of a new corpus that hold no step."""
+    was_there = corpus in repository.read()
+    try:
+        yield
+    except BaseException:
+        with suppress(StoreError):
+            remove_unused_model(repository, path)
+            if not was_there:
+                remove_unused_corpus(repository, corpus)
+        raise
 
 
 def _open_step(step: int, labels: Iterable[LabelledTensor]) -> dict[str, _Layers]:

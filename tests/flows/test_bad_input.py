@@ -293,9 +293,14 @@ def test_a_step_that_the_folder_does_not_have(refused: Refused, run_folder: Path
     assert "has no step 3: it has 0, 5, 10" in message
 
 
-def test_a_site_that_the_model_does_not_have(refused: Refused, run_folder: Path) -> None:
+def test_a_site_that_no_model_has(refused: Refused, run_folder: Path) -> None:
     arguments = ("ingest", str(run_folder), "--corpus", "cats", "--sites", "residul")
-    assert "'residul' is not a site of this model: it has residual" in refused(*arguments, code=2)
+    assert "'residul' is not a site, nor 'module:PATH' of" in refused(*arguments, code=2)
+
+
+def test_a_site_that_the_model_does_not_have(refused: Refused, run_folder: Path) -> None:
+    arguments = ("ingest", str(run_folder), "--corpus", "cats", "--sites", "module:nowhere")
+    assert "'module:nowhere' names no module of GPTNeoX" in refused(*arguments, code=2)
 
 
 @pytest.mark.parametrize("command", [["ls"], ["compute"], ["show", "two_nn"], ["verify"]])
@@ -349,6 +354,7 @@ def test_values_that_are_not_finite(store: str, refused: Refused, checkpoint: Pa
     save_file(weights, checkpoint / "model.safetensors", metadata={"format": "pt"})
     message = refused("ingest", str(checkpoint), "--corpus", "cats")
     assert re.search("residual, layer 1 of step 0 of cats/model are NaN or infinite", message)
+    assert "store and count them: --allow-nonfinite" in " ".join(message.split())
     assert "model" not in Repository.open(store).read()["cats"]
     arguments = ["ingest", str(checkpoint), "--corpus", "cats", "--allow-nonfinite"]
     assert CliRunner().invoke(actlas, [*arguments, "--store", store]).exit_code == 0

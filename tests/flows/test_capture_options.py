@@ -15,6 +15,7 @@ import flows.passes
 from analysis.compute import measure
 from flows.capture.checkpoints import Checkpoint
 from flows.cli import actlas
+from flows.console import byte_size
 from flows.ingestion import ingest_checkpoint
 from flows.running import CaptureOptions
 from store import open_metrics, open_store
@@ -122,13 +123,20 @@ def test_further_layers_are_run_alone(store: str, run, run_folder, monkeypatch) 
     def held():
         return open_store(store)["cats/tiny"].to_dataset()
 
-    assert run([*ingest, folder, "--layers", "1:3"]).exit_code == 0
+    stored = run([*ingest, folder, "--layers", "1:3"])
+    # Both blocks, whose labels are 1 and 2, so that they are all there are.
+    assert "tiny step 5: stored residual[1:3], mlp_output, " in stored.stdout
+    before = step_5(store)
     first = held().residual.sel(step=5).values
     plan = json.loads(run([*ingest, folder, "--layers", "0:2", "--plan", "--json"]).stdout)
     # Layer 0 of the residual stream is all that is lacking: 16 float32 values a token.
     assert plan["raw_bytes"] == held().sizes["token"] * 16 * 4
     added = run([*ingest, folder, "--layers", "0:2"])
     assert added.exit_code == 0, added.output
+    assert (
+        f"tiny step 5: added residual[0], {byte_size(step_5(store) - before)}, in " in added.stdout
+    )
+    assert f"; it holds residual, mlp_output, {byte_size(step_5(store))} now" in added.stdout
     assert asked[-1] == (("residual",), (0,))
     assert asked[0] == (("residual", "mlp_output"), (1, 2))
     assert list(held().layer.values) == [0, 1, 2]
@@ -140,6 +148,7 @@ def test_further_layers_are_run_alone(store: str, run, run_folder, monkeypatch) 
     assert np.isnan(held().residual.sel(step=10, layer=[0, 1])).all()
     assert np.isfinite(held().residual.sel(step=10, layer=2)).all()
     assert "residual[2] mlp_output[2]" in run(["ls", "cats/tiny"]).output
+    assert "step 10 holds other sites or layers than the rest" in run(["ls"]).output
     sites = ["residual", "mlp_output"]
     # Of step 5 three layers and two blocks, of step 10 one of each.
     assert measure(store, "cats/tiny", metrics=["average_cosine"], sites=sites).slabs == 7
@@ -156,6 +165,36 @@ def test_further_layers_are_run_alone(store: str, run, run_folder, monkeypatch) 
     assert asked[-1] == (("residual", "mlp_output"), (0, 1))
     assert np.isfinite(held().mlp_output).all()
     assert measure(store, "cats/tiny", metrics=["average_cosine"], sites=sites).slabs == 3
+
+
+def test_a_further_site_is_told_as_what_was_added(store: str, run, run_folder) -> None:
+    ingest = ["ingest", str(run_folder / "checkpoint-5"), "--corpus", "cats"]
+    assert run(ingest).exit_code == 0
+    before = step_5(store)
+    (told,) = json.loads(run([*ingest, "--sites", "residual,query", "--json"]).stdout)
+    assert told["added"] == ["query"]
+    assert told["holds"] == ["residual", "final_norm", "query"]
+    assert (told["added_bytes"], told["added_tokens"]) == (told["stored_bytes"] - before, 0)
+    (again,) = json.loads(run([*ingest, "--json"]).stdout)
+    assert (again["added"], again["added_bytes"]) == ([], 0)
+    replaced = [*ingest, "--dtype", "bfloat16", "--supersede", "--json"]
+    (other,) = json.loads(run(replaced).stdout)
+    assert other["added"] == ["residual", "final_norm"]
+    assert other["added_bytes"] == other["stored_bytes"] > 0
+
+
+def test_steps_that_lack_a_site_are_noted(store: str, run, run_folder) -> None:
+    for step, sites in ((0, "residual"), (5, "residual"), (10, "residual,final_norm")):
+        folder = str(run_folder / f"checkpoint-{step}")
+        assert run(["ingest", folder, "--corpus", "cats", "--sites", sites]).exit_code == 0
+    assert "step 10 holds other sites or layers than the rest" in run(["ls"]).output
+
+
+def step_5(store: str) -> int:
+    """Return the encoded bytes of step 5."""
+    held = find_step(Repository.open(store), "cats/tiny", 5)
+    assert held is not None
+    return held.stored_bytes
 
 
 def spoil(store: str, path: str, *, step: int, site: str, depth: int) -> None:

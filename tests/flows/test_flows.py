@@ -52,6 +52,7 @@ def test_failures_are_told_together() -> None:
     [
         ({"models": []}, "at least 1 item"),
         ({"batch_tokens": 0}, "greater than or equal to 1"),
+        ({"sites": ["query", "nonsense"]}, "'nonsense' is not a site"),
         ({"modles": ["x"]}, "Extra inputs"),
     ],
 )

@@ -107,7 +107,11 @@ def test_a_step_grows_by_what_is_new_alone(
     small = open_store(store)["cats/tiny"].to_dataset().load()
     snapshot = Repository.open(store).snapshot_id()
     add(store, text, 30)
-    assert ingest_checkpoint(store, checkpoints[0], "cats").ingested
+    result = ingest_checkpoint(store, checkpoints[0], "cats")
+    assert result.ingested
+    more = open_store(store)["cats/tiny"].sizes["token"] - small.sizes["token"]
+    assert (result.added, result.added_tokens) == ((), more)
+    assert 0 < result.added_bytes < result.stored_bytes
     assert not ingest_checkpoint(store, checkpoints[0], "cats").ingested
     large = open_store(store)["cats/tiny"].to_dataset()
     assert seen == [small.sizes["token"], large.sizes["token"] - small.sizes["token"]]

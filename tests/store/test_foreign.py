@@ -216,7 +216,7 @@ def test_values_that_are_not_finite_are_refused(repository, tmp_path):
     array[1, 3, 0] = np.inf
     np.save(tmp_path / "a.npy", array)
     label = LabelledTensor(tmp_path / "a.npy", "", 0, "residual", None)
-    with pytest.raises(NonFiniteError, match="1 values of residual, layer 1"):
+    with pytest.raises(NonFiniteError, match="1 value of residual, layer 1"):
         import_tensors(repository, corpus="c", model="m", labels=[label])
 
 

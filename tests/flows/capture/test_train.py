@@ -55,8 +55,10 @@ def test_the_same_seed_gives_the_same_weights_on_any_number_of_threads(tmp_path:
 
 
 def test_too_short_a_text_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"a text of \d+ tokens is too short to train with"):
+    with pytest.raises(InputError, match=r"the held-out part, for the loss, is too short"):
         train_tiny(TEXT, tmp_path, held_out="too short", steps=(0,))
+    with pytest.raises(InputError, match=r"the text to train on is too short: \d tokens"):
+        train_tiny("too short", tmp_path, held_out=HELD_OUT, steps=(0,))
     with pytest.raises(InputError, match="expected at least one"):
         train_tiny(TEXT, tmp_path, held_out=HELD_OUT, steps=())
     assert not any(tmp_path.iterdir())

@@ -53,7 +53,7 @@ def test_weights_that_do_not_cover_the_model_are_refused(saved_model: Path) -> N
     weights = load_file(file)
     dropped = weights.pop("gpt_neox.layers.1.mlp.dense_h_to_4h.weight")
     save_file(weights, file, metadata={"format": "pt"})
-    with pytest.raises(CheckpointError, match=r"lacks 1 weights .*layers.1.mlp.dense_h_to_4h"):
+    with pytest.raises(CheckpointError, match=r"lacks 1 weight .*layers.1.mlp.dense_h_to_4h"):
         load(saved_model)
     weights["gpt_neox.layers.1.mlp.dense_h_to_4h.weight"] = dropped[:-1].contiguous()
     save_file(weights, file, metadata={"format": "pt"})

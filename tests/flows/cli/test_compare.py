@@ -46,6 +46,11 @@ def test_what_is_compared_is_kept_and_drawn(
     assert again.output == f"0 matrices computed, {matrices} up to date\n"
 
 
+def test_one_matrix_is_not_several(filled: str) -> None:
+    planned = invoke(filled, "compare", "models", "--sample", "100", "--plan").output
+    assert planned.startswith("1 matrix to compute, ")
+
+
 def test_wrong_measures_and_nothing_to_compare(filled: str) -> None:
     wrong = invoke(filled, "compare", "layers", "--measure", "ckaa", code=2)
     assert "did you mean 'cka'" in wrong.output

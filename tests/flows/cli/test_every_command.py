@@ -119,7 +119,7 @@ def test_a_setting_that_cannot_be_read_says_where_it_came_from(
         (f"ingest {MODEL} --corpus cts", 2, "did you mean 'cats'"),
         (f"ingest {MODEL} --corpus cats --name x --device gpu", 2, "no device 'gpu' here"),
         (f"ingest {MODEL} --corpus cats --name x --device cuda:64", 2, "no device 'cuda:64' here"),
-        (f"ingest {MODEL} --corpus cats --name x --sites residul", 2, "it has residual"),
+        (f"ingest {MODEL} --corpus cats --name x --sites residul", 2, "did you mean 'residual'"),
         ("gc --keep-history 30", 2, "'30' is no time: expected days"),
         ("export cats/tiny --format csv -o x", 2, "'csv' is not one of 'zarr'"),
         ("study encoder-decodr", 2, "did you mean 'encoder-decoder'"),

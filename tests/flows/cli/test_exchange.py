@@ -64,12 +64,32 @@ def test_dumped_states_come_in_once(run, store: str, dump: Path) -> None:
     tables = ("--labels", str(dump / "labels.csv"), "--tokens", str(dump / "tokens.csv"))
     one = run("import", "dumps/mine", str(dump / "5.npy"), *tables, "--json").output
     assert json.loads(one) == {"path": "dumps/mine", "stored": [5], "known": []}
-    assert "stored 1 steps, 1 were there already" in run("import", "dumps/mine", *tables).output
+    assert "stored 1 step, 1 was there already" in run("import", "dumps/mine", *tables).output
     model = open_store(store)["dumps/mine"]
     np.testing.assert_array_equal(model["residual"].sel(step=5), np.load(dump / "5.npy"))
     assert model["token_id"].values.tolist() == [7, 7, 7, 9, 9, 9]
     message = run("verify", "dumps/mine", "--replay", "1", code=1).stderr
     assert "was imported as tensors, so that there is no model to run" in message
+
+
+def test_a_refused_import_leaves_the_store_as_it_was(run, store: str, dump: Path) -> None:
+    tables = ("--labels", str(dump / "labels.csv"), "--tokens", str(dump / "tokens.csv"))
+    sound = np.load(dump / "0.npy")
+    spoiled = sound.copy()
+    spoiled[1, 2, 3] = np.nan
+    np.save(dump / "0.npy", spoiled)
+    before = open_store(store).groups
+    told = run("import", "dumps/mine", *tables, code=1).stderr
+    assert "1 value of residual, layer 1 of step 0 of dumps/mine is NaN or infinite" in told
+    assert open_store(store).groups == before
+    # Nor is the model held to what was refused; what is good of several steps stays.
+    np.save(dump / "0.npy", sound)
+    np.save(dump / "5.npy", spoiled)
+    run("import", "dumps/mine", *tables, code=1)
+    assert open_store(store)["dumps/mine"]["step"].values.tolist() == [0]
+    kept = open_store(store).groups
+    run("import", "dumps/other", str(dump / "5.npy"), *tables, code=1)
+    assert open_store(store).groups == kept
 
 
 def test_import_errors(run, dump: Path) -> None:

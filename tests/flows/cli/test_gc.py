@@ -70,6 +70,50 @@ def test_a_tag_keeps_what_it_names(run, later) -> None:
     assert [step["step"] for step in model["steps"]] == [0, 10]
 
 
+def test_what_frees_nothing_says_why(run, store: str) -> None:
+    count = len(json.loads(run("history", "--limit", "0", "--json").output))
+    told = run("gc", "--yes").output
+    assert f"All {count} snapshots keep what is in them: see --keep-history" in told
+    run("tag", "young")
+    told = run("gc", "--keep-history", "0d", "--yes").output
+    assert f"Of {count} snapshots {count} are younger than --keep-history and --margin" in told
+    assert "tags keep 0 others" in told
+    dropped = run(*DROP, "--yes").output
+    assert "activations stay in the history until --keep-history lets go of it" in dropped
+
+
+def test_tags_that_keep_all_are_counted(run, later) -> None:
+    ids = [one["id"] for one in json.loads(run("history", "--limit", "0", "--json").output)]
+    for number, snapshot in enumerate(ids[1:-1]):
+        run("tag", f"v{number}", "--snapshot", snapshot)
+    answer = json.loads(run("gc", "--keep-history", "1d", "--yes", "--json").output)
+    assert answer["expired"] == []
+    assert (answer["kept"], answer["kept_young"]) == (len(ids), 0)
+    assert answer["kept_tagged"] == len(ids) - 2
+
+
+def test_a_watch_brings_back_dropped_steps_and_no_dropped_sites(run, run_folder) -> None:
+    run("gc", "--model", "cats/tiny", "--drop-sites", "final_norm", "--yes")
+    run(*DROP, "--yes")
+    run(
+        "watch",
+        str(run_folder),
+        "--corpus",
+        "cats",
+        "--once",
+        "--settle",
+        "0s",
+        "--metrics",
+        "none",
+    )
+    (model,) = json.loads(run("ls", "--json").output)
+    assert {one["step"]: "final_norm" in one["sites"] for one in model["steps"]} == {
+        0: False,
+        5: True,
+        10: True,
+    }
+
+
 def test_all_steps_have_to_be_named(run) -> None:
     answer = run("gc", "--model", "cats/tiny", "--drop-steps", "all", "--yes", "--json").output
     assert [one["step"] for one in json.loads(answer)["dropped"]] == [0, 10]
