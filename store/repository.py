@@ -157,6 +157,8 @@ class Repository:
                 self.icechunk = configure_container(self.location)
             session = self.icechunk.writable_session(BRANCH)
             zarr.group(session.store, attributes={FORMAT_ATTRIBUTE: FIRST_FORMAT})
+        if not session.has_uncommitted_changes:
+            return  # Another process has committed the same since we looked.
         with contextlib.suppress(ConflictError):
             self.commit(session, "create the store", rebase=False)
 
