@@ -6,6 +6,7 @@ Zarr, the labels of 20 models with 150 steps take seconds; asked for together, a
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -99,13 +100,9 @@ def read_columns(store: Store, columns: Sequence[Column]) -> list[npt.NDArray[np
     ]
     found = sync(store.get_partial_values(_PROTOTYPE, [(key, None) for key in keys]))
     cells_left = (b"" if cell is None else cell.to_bytes() for cell in found)
-    results = []
-    for column in columns:
-        cells = list(islice(cells_left, column.size))
-        if b"" in cells:
-            _check_absent(store, column, cells.index(b""))
-        results.append(_decoded(column.variable, cells))
-    return results
+    cells = [list(islice(cells_left, column.size)) for column in columns]
+    sync(_check_absent(store, columns, cells))
+    return [_decoded(column.variable, own) for column, own in zip(columns, cells, strict=True)]
 
 
 class _OptionalBuffer(cpu.Buffer):
@@ -119,14 +116,24 @@ class _OptionalBuffer(cpu.Buffer):
 _PROTOTYPE = BufferPrototype(_OptionalBuffer, default_buffer_prototype().nd_buffer)
 
 
-def _check_absent(store: Store, column: Column, slot: int) -> None:
-    """Tell a slot that was never written from one that cannot be read: both look absent."""
-    array = f"{column.path}/{column.variable.name}"
-    if not sync(store.exists(f"{array}/zarr.json")):
+async def _check_absent(
+    store: Store, columns: Sequence[Column], cells: Sequence[Sequence[bytes]]
+) -> None:
+    """Tell slots that were never written from such as cannot be read: both look absent."""
+    absent = (
+        (f"{column.path}/{column.variable.name}", own.index(b""))
+        for column, own in zip(columns, cells, strict=True)
+        if b"" in own
+    )
+    await asyncio.gather(*(_check_slot(store, array, slot) for array, slot in absent))
+
+
+async def _check_slot(store: Store, array: str, slot: int) -> None:
+    if not await store.exists(f"{array}/zarr.json"):
         return  # a group of a version that did not know the column
     key = f"{array}/c/{slot}"
     try:
-        found = sync(store.get(key, default_buffer_prototype()))
+        found = await store.get(key, default_buffer_prototype())
     except Exception as error:
         raise StoreError(f"cannot read {key}: {first_line(error)}") from error
     if found is not None:

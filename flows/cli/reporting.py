@@ -33,7 +33,7 @@ _REPORTED: Final = (
 """Module, exception and exit code; looked up only in modules that a command has imported."""
 
 
-def _exit_code(error: Exception) -> int | None:
+def exit_code(error: Exception) -> int | None:
     """Return the exit code of an error a user can act on, None for a defect of ours."""
     for module, name, code in _REPORTED:
         if module in sys.modules and isinstance(error, getattr(sys.modules[module], name)):
@@ -80,7 +80,7 @@ class ReportingGroup(click.Group):
         except (KeyboardInterrupt, click.Abort) as stop:
             raise Failure(f"stopped; {what_is_kept()}", FAILED) from stop
         except Exception as error:
-            code = _exit_code(error)
+            code = exit_code(error)
             if code is None:
                 raise
             if is_verbose():

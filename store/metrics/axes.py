@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -11,11 +11,20 @@ import xarray as xr
 import zarr
 from zarr.core.metadata import ArrayV3Metadata
 
+from store.arrays import member
 from store.join import Label
 
 ZarrArray: TypeAlias = "zarr.Array[ArrayV3Metadata]"
 
 LABELS_PER_CHUNK: Final = 1024
+
+
+def read_labels(
+    group: zarr.Group, arrays: Iterable[ZarrArray]
+) -> dict[str, npt.NDArray[np.generic]]:
+    """Return the labels of every dimension that some of a group's arrays have, each read once."""
+    dims = dict.fromkeys(dim for array in arrays for dim in dimension_names(array))
+    return {dim: np.asarray(member(group, dim)[:]) for dim in dims}
 
 
 class Axes:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
-import zarr
 
 from store.arrays import member
 from store.errors import StoreError
@@ -15,7 +14,7 @@ from store.join import Label
 from store.repository import Repository
 from store.schema import SOURCE_SUFFIX, STEP
 
-from .axes import dimension_names
+from .axes import ZarrArray, dimension_names, read_labels
 from .definition import KEY_DIMS, Definition
 from .provenance import StepIdentity, metrics_group, source_table, step_identities
 
@@ -60,10 +59,15 @@ def missing_metrics(
     group = metrics_group(repository.uri, repository.snapshot_id(), path)
     if group is not None:
         table = source_table(group)
-        for at, definition in enumerate(definitions):
-            if definition.metric + SOURCE_SUFFIX in group:
-                current = _current_rows(table, definition, identities)
-                missing[at] = ~_is_current(group, definition.metric, coords, current)
+        arrays = {
+            at: member(group, definition.metric + SOURCE_SUFFIX)
+            for at, definition in enumerate(definitions)
+            if definition.metric + SOURCE_SUFFIX in group
+        }
+        stored = read_labels(group, arrays.values())
+        for at, array in arrays.items():
+            current = _current_rows(table, definitions[at], identities)
+            missing[at] = ~_is_current(array, stored, coords, current)
     names = [definition.metric for definition in definitions]
     return xr.DataArray(missing, {"metric": names, **coords}, ("metric", *coords))
 
@@ -88,19 +92,14 @@ def _current_rows(
 
 
 def _is_current(
-    group: zarr.Group,
-    metric: str,
+    array: ZarrArray,
+    labels: Mapping[str, npt.NDArray[np.generic]],
     coords: dict[str, list[Label]],
     current: npt.NDArray[np.bool_],
 ) -> npt.NDArray[np.bool_]:
     """Look up the labels asked for among the stored ones; unknown labels are not current."""
-    array = member(group, metric + SOURCE_SUFFIX)
     dims = dimension_names(array)
-    stored = xr.DataArray(
-        current[np.asarray(array[:])],
-        {dim: np.asarray(member(group, dim)[:]) for dim in dims},
-        dims,
-    )
+    stored = xr.DataArray(current[np.asarray(array[:])], {dim: labels[dim] for dim in dims}, dims)
     wanted = {dim: coords[dim] for dim in dims if dim in coords}
     found = stored.reindex(wanted, fill_value=False)
     others = [dim for dim in dims if dim not in coords]

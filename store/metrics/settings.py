@@ -14,7 +14,7 @@ from store.models import chosen_models
 from store.repository import Repository
 from store.schema import METRICS_GROUP, MODEL, SOURCE_SUFFIX
 
-from .axes import dimension_names
+from .axes import dimension_names, read_labels
 from .provenance import metrics_group
 
 
@@ -72,10 +72,13 @@ def _settings_of(group: zarr.Group, metrics: Sequence[str]) -> dict[str, xr.Data
         return {}
     # The last one stands for the row -1: never computed.
     settings = np.append(np.asarray(member(group, "source_settings")[:]).astype(object), "")
-    found = {}
-    for metric in held:
-        array = member(group, metric + SOURCE_SUFFIX)
-        dims = dimension_names(array)
-        labels = {dim: np.asarray(member(group, dim)[:]).tolist() for dim in dims}
-        found[metric] = xr.DataArray(settings[np.asarray(array[:])], labels, dims)
-    return found
+    arrays = {metric: member(group, metric + SOURCE_SUFFIX) for metric in held}
+    labels = read_labels(group, arrays.values())
+    return {
+        metric: xr.DataArray(
+            settings[np.asarray(array[:])],
+            {dim: labels[dim].tolist() for dim in dimension_names(array)},
+            dimension_names(array),
+        )
+        for metric, array in arrays.items()
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,10 @@ from click.testing import CliRunner, Result
 
 from flows.cli import actlas
 from flows.studies import STUDIES
+from flows.studies.errors import StudyError
+from flows.studies.preparation import Request
 from flows.studies.sources import MODEL_SETS
+from flows.studies.study import Study
 
 FIGURE_FILES = {f"{name}.{s}" for name in ("depth", "training", "controls") for s in ("png", "pdf")}
 
@@ -85,8 +89,34 @@ def test_from_the_store_alone_what_is_missing_is_named(store: str, tmp_path: Pat
     assert not (tmp_path / "out").exists()
 
 
+def test_one_study_that_fails_stops_no_other(
+    store: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def run(asked: Study, request: Request, **_: object) -> list[Path]:
+        if asked.name == "sharpness":
+            raise StudyError("no block stores its attention")
+        return [request.output / "account.md"]
+
+    monkeypatch.setattr("flows.studies.run.run_study", run)
+    several = ("drift", "sharpness", "characters", "drift")
+    result = study(store, *several, "-o", str(tmp_path), code=1)
+    written = [str(tmp_path / name / "account.md") for name in ("drift", "characters")]
+    assert [line.split()[-1] for line in result.output.splitlines() if "Wrote" in line] == written
+    assert "1 of 3 studies failed, the others are done:" in result.output
+    assert "sharpness: no block stores its attention" in result.output
+
+    listed = CliRunner().invoke(actlas, ["study", "all", "--json", "-o", str(tmp_path)])
+    assert listed.exit_code == 1
+    documents = json.loads(listed.stdout)
+    assert [one["study"] for one in documents] == [name for name in STUDIES if name != "sharpness"]
+    assert documents[0]["files"] == [str(tmp_path / documents[0]["study"] / "account.md")]
+
+    alone = study(store, "sharpness", code=1)
+    assert alone.output.strip().splitlines() == ["Error: no block stores its attention"]
+
+
 def test_an_unknown_study_is_told_with_a_near_name(store: str) -> None:
-    result = study(store, "drfit", code=2)
+    result = study(store, "drift", "drfit", code=2)
     assert "no study 'drfit'; did you mean 'drift'?" in result.output
 
 
