@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import zarr
-from distributed import Client, LocalCluster, get_worker
+from distributed import Client, LocalCluster, Worker
 
 from analysis import METRICS
 from analysis.clusters import MALLOC
@@ -181,6 +181,6 @@ def _peaks(client: Client) -> dict[str, int]:
     return client.run(lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 
 
-def _spilled() -> int:
-    """Return how many values this worker holds on disk."""
-    return len(getattr(get_worker().data, "disk", ()))
+def _spilled(dask_worker: Worker) -> int:
+    """Return how many values a worker, which Dask hands over, holds on disk."""
+    return len(getattr(dask_worker.data, "disk", ()))

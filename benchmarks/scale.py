@@ -9,7 +9,6 @@ activation: none of what is measured reads any.
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,6 +24,7 @@ from analysis.compute import measure
 from analysis.engines import THREADS, run_tasks
 from benchmarks.activations import CORPUS, prepare
 from benchmarks.figures import Figure, show
+from benchmarks.store_open import open_in_new_process
 from flows.monitoring import held_gauges
 from store.arrays import member
 from store.catalogue import catalogue
@@ -39,16 +39,6 @@ QUICK = (5, 20, 8)
 LONG_SECONDS = 10.0
 TOKENS, WIDTH = 16_384, 2048
 """Size of a slab: none is written, and 128 MiB make it a task of its own."""
-
-_OPENING = """
-import sys, time
-import dask.array, psutil
-from store import open_store
-def mib(): return psutil.Process().memory_info().rss / 2**20
-before, started = mib(), time.perf_counter()
-tree = open_store(sys.argv[1])
-print(time.perf_counter() - started, mib() - before)
-"""
 
 
 def fill(
@@ -103,21 +93,6 @@ def seconds(work: Callable[[], object]) -> float:
     return min(times)
 
 
-def opening(place: Path) -> tuple[float, float]:
-    """Return seconds and MiB of opening the store in a process of its own, the least of three."""
-    runs = [
-        subprocess.run(
-            [sys.executable, "-c", _OPENING, str(place)],
-            capture_output=True,
-            text=True,
-            check=True,
-            cwd=Path(__file__).parents[1],
-        ).stdout.split()
-        for _ in range(3)
-    ]
-    return min(float(run[0]) for run in runs), min(float(run[1]) for run in runs)
-
-
 def run(models: int, steps: int, layers: int) -> Iterator[Figure]:
     """Measure one size, and yield each figure as it comes."""
     with tempfile.TemporaryDirectory() as folder:
@@ -128,7 +103,7 @@ def run(models: int, steps: int, layers: int) -> Iterator[Figure]:
         yield Figure(f"making {described}", time.perf_counter() - started, "s")
         size = sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
         yield Figure("size of the metadata", size / 2**20, "MiB")
-        open_seconds, mib = opening(place)
+        open_seconds, mib = open_in_new_process(place)
         yield Figure("open_store", open_seconds, "s", 5, "at most")
         yield Figure("memory of open_store", mib, "MiB", 300, "at most")
         yield from questions(place)

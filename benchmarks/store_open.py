@@ -32,7 +32,7 @@ def _opening(place: Path, *, quick: bool) -> Iterator[list[Figure]]:
     for name, (n_models, n_steps, layers, bar) in shapes.items():
         for number in range(n_models):
             fill_blank(place / name, f"model-{number}", n_steps, layers)
-        seconds, mib = _open_in_new_process(place / name)
+        seconds, mib = open_in_new_process(place / name)
         label = f"opening {n_models} model(s) × {n_steps} steps × {layers} layers"
         yield [
             Figure(label, seconds, "s", bar, "at most"),
@@ -70,7 +70,8 @@ print(time.perf_counter() - started, mib() - before)
 """
 
 
-def _open_in_new_process(place: Path) -> tuple[float, float]:
+def open_in_new_process(place: Path) -> tuple[float, float]:
+    """Return seconds and MiB of opening a store in a process of its own, the least of three."""
     runs = [
         subprocess.run(
             [sys.executable, "-c", _OPENING, str(place.resolve())],

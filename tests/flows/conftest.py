@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner, Result
 
 from flows.capture.checkpoints import Checkpoint, find_checkpoints
 from flows.corpora import Chunking, add_texts
@@ -54,6 +56,24 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory, text: str) -> Path:
 def checkpoints(run_folder: Path) -> list[Checkpoint]:
     """Return the three checkpoints of the run."""
     return find_checkpoints(str(run_folder))
+
+
+@pytest.fixture(scope="session")
+def runner() -> Callable[[str], Callable[..., Result]]:
+    """Return what makes, for a store, a function that runs ``actlas`` with arguments on it."""
+    from flows.cli import actlas
+
+    def on(store: str) -> Callable[..., Result]:
+        def invoke(*arguments: str, code: int = 0) -> Result:
+            result = CliRunner().invoke(
+                actlas, list(arguments), env={"ACTLAS_STORE": store}, catch_exceptions=False
+            )
+            assert result.exit_code == code, result.output
+            return result
+
+        return invoke
+
+    return on
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from flows.cli import actlas
 from flows.cli.options import NameList, NumberList
@@ -31,26 +31,18 @@ def commands(group: click.Group = actlas, prefix: str = "") -> Iterator[tuple[st
 COMMANDS = dict(commands())
 
 
-def runner(store: str) -> Run:
-    """Return a function that runs ``actlas`` with arguments on a store."""
-
-    def invoke(*arguments: str, code: int = 0) -> Result:
-        result = CliRunner().invoke(
-            actlas, list(arguments), env={"ACTLAS_STORE": store}, catch_exceptions=False
-        )
-        assert result.exit_code == code, result.output
-        return result
-
-    return invoke
-
-
 @pytest.fixture
-def run(store: str) -> Run:
+def run(store: str, runner: Callable[[str], Run]) -> Run:
     return runner(store)
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory, text: str, run_folder: Path) -> Run:
+def filled(
+    tmp_path_factory: pytest.TempPathFactory,
+    text: str,
+    run_folder: Path,
+    runner: Callable[[str], Run],
+) -> Run:
     """Return the same for a store with two steps and two metrics, which tests leave as it is."""
     uri = str(tmp_path_factory.mktemp("filled") / "store")
     add_texts(uri, "cats", {"cats.txt": text}, chunking=Chunking("chars", 50), max_sequences=20)

@@ -7,12 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 
 from flows.capture.checkpoints import find_checkpoints
-from flows.cli import actlas
 from flows.corpora import Chunking, add_texts
 from flows.ingestion import ingest_checkpoint
 from flows.measurement import MeasureOptions, find_targets, measure_target
@@ -44,17 +43,9 @@ def store(tmp_path: Path, pristine: Path) -> str:
 
 
 @pytest.fixture
-def run(store: str) -> Run:
+def run(store: str, runner: Callable[[str], Run]) -> Run:
     """Return a function that runs ``actlas`` with arguments on the copy."""
-
-    def invoke(*arguments: str, code: int = 0) -> Result:
-        result = CliRunner().invoke(
-            actlas, list(arguments), env={"ACTLAS_STORE": store}, catch_exceptions=False
-        )
-        assert result.exit_code == code, result.output
-        return result
-
-    return invoke
+    return runner(store)
 
 
 @pytest.fixture

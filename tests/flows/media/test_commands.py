@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from flows.cli import actlas
 from flows.corpora import Chunking, add_texts
 from store import cube, open_metrics, open_store
 
 Run = Callable[..., Result]
+
 METRICS = ("average_cosine", "svd_anisotropy", "two_nn", "curvature", "drift_norm")
 
 
@@ -24,15 +24,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def run(store: str) -> Run:
-    def invoke(*arguments: str, code: int = 0) -> Result:
-        result = CliRunner().invoke(
-            actlas, list(arguments), env={"ACTLAS_STORE": store}, catch_exceptions=False
-        )
-        assert result.exit_code == code, result.output
-        return result
-
-    return invoke
+def run(store: str, runner: Callable[[str], Run]) -> Run:
+    return runner(store)
 
 
 @pytest.fixture(scope="module")
