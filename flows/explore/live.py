@@ -74,6 +74,11 @@ class LiveStore:
         self._held = _held_at(self.uri, newest)
         return True
 
+    def read_ahead(self) -> None:
+        """Read what every page of this process is going to show."""
+        for corpus in self.corpora:
+            self._of(corpus)
+
     @property
     def corpora(self) -> list[str]:
         """Names of the corpora that models were run over."""
@@ -127,6 +132,8 @@ class LiveStore:
         if name not in results or population not in results[POPULATION].values or not wanted:
             return found
         both = results[[one for one in (name, name + STDERR) if one in results]]
+        # Arithmetic would read and compare what tells steps apart, again and again.
+        both = both.reset_coords(drop=True)
         table, low, high = _with_bars(both.sel({POPULATION: population, MODEL: wanted}), name)
         steps = table[STEP].values
         depths = table[table.dims[-1]].values if table.ndim == 3 else np.zeros(1, np.int64)

@@ -12,6 +12,7 @@ from bokeh.application.handlers.function import FunctionHandler
 from bokeh.document import Document
 from bokeh.server.server import Server
 
+from flows.explore.live import LiveStore
 from flows.explore.page import build_page
 
 LOOPBACK: Final = "127.0.0.1"
@@ -20,7 +21,8 @@ LOOPBACK: Final = "127.0.0.1"
 def make_server(uri: str, *, address: str = LOOPBACK, port: int = 0) -> Server:
     """Make a server of the explorer that listens, and serves once its loop runs.
 
-    Scripts and styles come from this process as well, so that no network is needed.
+    Scripts and styles come from this process as well, so that no network is needed. What the
+    store holds is read first, so that the first page does not wait for it.
 
     Args:
         uri: Where the store is.
@@ -30,11 +32,13 @@ def make_server(uri: str, *, address: str = LOOPBACK, port: int = 0) -> Server:
 
     Raises:
         OSError: If the port is taken or the address is not one of this machine.
+        StoreError: If the store cannot be read.
     """
     logging.getLogger("bokeh").setLevel(logging.ERROR)
     logging.getLogger("tornado.access").setLevel(logging.ERROR)
     # Without a port, the server adds its own.
     names = [LOOPBACK, "localhost"] if address == LOOPBACK else [address, socket.gethostname()]
+    LiveStore(uri).read_ahead()
     return Server(
         {"/": Application(FunctionHandler(_page_of(uri)))},
         address=address,

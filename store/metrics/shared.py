@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 import xarray as xr
@@ -41,20 +42,32 @@ class StoredTwins(LazyArray):
         return ("StoredTwins", self.origin, self.name, self.steps)
 
     def read_outer(self, positions: Sequence[Positions]) -> Values:
-        """Read the digests of all steps, those whose activations were dropped included."""
-        path = self.origin.path.removesuffix(f"/{METRICS_GROUP}")
-        group = model_group(self.origin.uri, self.origin.snapshot, path)
-        metrics = group[METRICS_GROUP]
-        assert isinstance(metrics, zarr.Group)
-        held = {step.step: step for step in held_steps(group) if step.complete}
-        table = source_table(metrics)
-        columns = (table[name].tolist() for name in ("source_step", "source_weights_sha256"))
-        weights = dict(zip(*columns, strict=True))
-        weights |= {step: one.weights_sha256 for step, one in held.items()}
-        files = {step: one.weight_files for step, one in held.items()}
-        twins = dict(zip(weights, find_twins(weights, files), strict=True))
-        texts = [_text(twins[step], self.name) if step in twins else "" for step in self.steps]
-        return np.array(texts, dtype=object)[positions[0]]
+        """Return the texts of some steps."""
+        texts = _texts(self.origin)
+        own = [texts[self.name].get(step, "") for step in self.steps]
+        return np.array(own, dtype=object)[positions[0]]
+
+
+@lru_cache(maxsize=256)
+def _texts(origin: Origin) -> dict[str, dict[int, str]]:
+    """Return the coordinates of one snapshot's results: for each, the text of each step.
+
+    They are kept: whatever is computed with results compares them, again and again. Steps whose
+    activations were dropped are among them.
+    """
+    group = model_group(origin.uri, origin.snapshot, origin.path.removesuffix(f"/{METRICS_GROUP}"))
+    metrics = group[METRICS_GROUP]
+    assert isinstance(metrics, zarr.Group)
+    held = {step.step: step for step in held_steps(group) if step.complete}
+    table = source_table(metrics)
+    columns = (table[name].tolist() for name in ("source_step", "source_weights_sha256"))
+    weights = dict(zip(*columns, strict=True))
+    weights |= {step: one.weights_sha256 for step, one in held.items()}
+    files = {step: one.weight_files for step, one in held.items()}
+    twins = dict(zip(weights, find_twins(weights, files), strict=True))
+    return {
+        name: {step: _text(one, name) for step, one in twins.items()} for name in SHARED_WEIGHTS
+    }
 
 
 def _text(twins: Twins, name: str) -> str:
