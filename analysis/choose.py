@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from analysis.errors import InputError, UnknownMetricError
 from analysis.evaluate import SAMPLE_ROWS, Plan
@@ -53,13 +53,12 @@ def make_plan(
         InputError: If a population cannot be told apart, two metrics have one name, a list of
             names is one text, or the sample has fewer than three rows.
     """
-    for kind, given in (("metrics", metrics), ("populations", populations)):
-        if isinstance(given, str):
-            raise InputError(f"{kind} are one text: expected a list, [{given!r}]")
+    if isinstance(populations, str):
+        raise InputError(f"populations are one text: expected a list, [{populations!r}]")
     if sample < 3:
         raise InputError(f"a sample of {sample} rows was asked for: expected 3 or more")
     default = (metric for metric in METRICS.values() if metric.default)
-    wanted = default if metrics is None else map(find_metric, metrics)
+    wanted = default if metrics is None else map(find_metric, _listed(metrics))
     chosen = tuple(dict.fromkeys(wanted))
     names = [metric.name for metric in chosen]
     if len(set(names)) < len(names):
@@ -79,6 +78,22 @@ def make_plan(
     )
 
 
+def _listed(metrics: Iterable[MetricLike]) -> Iterable[MetricLike]:
+    """Return metrics that were given as a list, or as a dictionary like ``METRICS``.
+
+    Raises:
+        InputError: If it is one metric, or nothing that can be gone through.
+    """
+    if isinstance(metrics, Mapping):
+        return list(metrics.values())
+    if isinstance(metrics, str):
+        raise InputError(f"metrics are one text: expected a list, [{metrics!r}]")
+    if not isinstance(metrics, Iterable):
+        what = f"the metric {metrics.name}" if isinstance(metrics, Metric) else repr(metrics)
+        raise InputError(f"metrics are {what}: expected a list of metrics, [it] for it alone")
+    return metrics
+
+
 def find_metric(metric: MetricLike) -> Metric:
     """Return a metric by its name, or made of a function.
 
@@ -92,6 +107,11 @@ def find_metric(metric: MetricLike) -> Metric:
     """
     if isinstance(metric, Metric):
         return metric
+    if not (isinstance(metric, str) or callable(metric)):
+        raise InputError(
+            f"{metric!r:.60} is no metric: expected names, a Metric or a function of Statistics, as"
+            " in ['average_cosine', METRICS['two_nn']]"
+        )
     if not isinstance(metric, str):
         return _of_function(metric)
     if ":" in metric:

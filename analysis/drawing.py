@@ -128,6 +128,7 @@ def _set_step_axis(axes: Axes, steps: Values) -> None:
     """Space steps by their logarithm where they were chosen so, with step 0 shown."""
     positive = steps[steps > 0]
     if len(positive) == 0 or positive[-1] <= 4 * np.median(positive):
+        axes.locator_params(axis="x", integer=True)
         return
     if steps[0] > 0:
         axes.set_xscale("log")

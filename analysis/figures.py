@@ -13,6 +13,7 @@ import xarray as xr
 from analysis.curves import Abscissa, Curve, Hue, curves, shown_population
 from analysis.drawing import draw_curve, label_axes, line_styles, new_figure, save_figure
 from analysis.errors import InputError
+from analysis.samples import tell_drawn_samples
 from store.schema import MODEL, POPULATION, STEP
 
 if TYPE_CHECKING:
@@ -102,7 +103,8 @@ def plot_metrics(
             _number_layers(axes, panel[0])
         label_axes(axes, results[name], x, panel)
     _add_legend(figure, panels, hue)
-    _add_title(figure, panels, [title, *_notes(results, drawn, x, hue, population)])
+    sample = _tell_samples(results, metrics, x, hue, population)
+    _add_title(figure, panels, [title, sample, *_notes(results, drawn, x, hue, population)])
     if output is not None:
         save_figure(figure, output)
     return figure
@@ -167,9 +169,20 @@ def _notes(
     return notes
 
 
+def _tell_samples(
+    results: xr.Dataset, metrics: Sequence[str], x: Abscissa, hue: Hue, population: str | None
+) -> str:
+    """Say which samples the values are of, by metric where that is not the same for all."""
+    told = {name: tell_drawn_samples(results, name, x, hue, population) for name in metrics}
+    told = {name: sample for name, sample in told.items() if sample}
+    if len(set(told.values())) == 1:
+        return next(iter(told.values()))
+    return "; ".join(f"{name}: {sample}" for name, sample in told.items())
+
+
 def _add_title(figure: Figure, panels: Sequence[Axes], parts: Sequence[str]) -> None:
     text = " · ".join(filter(None, parts))
     if len(panels) == 1:
         panels[0].set_title(textwrap.fill(text, _TITLE_COLUMNS), fontsize="small", loc="left")
     else:
-        figure.suptitle(text, fontsize="medium")
+        figure.suptitle(textwrap.fill(text, len(panels) * _TITLE_COLUMNS), fontsize="medium")

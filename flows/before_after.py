@@ -12,8 +12,8 @@ import xarray as xr
 from analysis.errors import UnknownPopulationError
 from analysis.metrics import METRICS
 from analysis.metrics.metric import STDERR
+from analysis.samples import samples_of, tell_samples
 from flows.results import Selection, open_results
-from flows.samples import samples_of, tell_samples
 from store.errors import StoreError, StoreNotFoundError, UnknownNameError
 from store.history import NOW, find_snapshot, history, tags
 from store.repository import Repository

@@ -53,7 +53,12 @@ def compare_targets(
 
 
 def draw_comparison(
-    store_uri: str, over: Over, targets: Sequence[Target], measure: str, output: Path
+    store_uri: str,
+    over: Over,
+    targets: Sequence[Target],
+    measure: str,
+    output: Path,
+    options: MeasureOptions,
 ) -> None:
     """Draw stored matrices: of each model, layer or pair of models a panel.
 
@@ -65,6 +70,7 @@ def draw_comparison(
         targets: Models, and the steps and layers of each that are shown.
         measure: Name of a measure of pairs.
         output: The figure.
+        options: With which sample it was computed.
 
     Raises:
         AnalysisError: If there is no such measure, or nothing to draw.
@@ -78,7 +84,8 @@ def draw_comparison(
         raise StoreError(
             f"{variable(over, measure)} is not there: run `actlas compare {over}` first"
         )
-    title = f"{targets[0].model.corpus} · rows: content" if targets else ""
+    sample = f"sample {options.sample:,}, seed {options.seed}"
+    title = f"{targets[0].model.corpus} · rows: content · {sample}" if targets else ""
     plot_matrices(panels, output, title=title)
 
 

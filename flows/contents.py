@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from store.schema import LAYER, depth_dimension, sites_among
+from store.messages import site_name
+from store.schema import sites_among
 
 if TYPE_CHECKING:
     from store.catalogue import HeldStep
@@ -61,20 +62,3 @@ def contents_of(stacks: Collection[HeldStep]) -> Contents:
         max((one.n_tokens for one in stacks), default=0),
         sum(one.stored_bytes for one in stacks),
     )
-
-
-def site_name(site: str, layers: Sequence[int], n_blocks: int) -> str:
-    """Return a site with its layers or blocks as ``--layers`` takes them, without if it has all.
-
-    Args:
-        site: Name of the site.
-        layers: Layers or blocks of it, in ascending order.
-        n_blocks: Blocks that there are.
-    """
-    first = 0 if depth_dimension(site) == LAYER else 1
-    if list(layers) in ([], [*range(first, n_blocks + 1)]):
-        return site
-    starts = [number for number in layers if number - 1 not in layers]
-    stops = [number + 1 for number in layers if number + 1 not in layers]
-    runs = (f"{a}" if b == a + 1 else f"{a}:{b}" for a, b in zip(starts, stops, strict=True))
-    return f"{site}[{','.join(runs)}]"

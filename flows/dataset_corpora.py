@@ -81,10 +81,11 @@ def add_dataset(
         max_sequences: Number of sequences or items to draw at random; all when None.
         seed: Seed of that draw.
         special_tokens: Whether tokenizers add theirs.
-        strict: Refuse the corpus if an image or sound cannot be decoded.
+        strict: Refuse the corpus if an image or sound cannot be decoded, or a text is blank;
+            those are left out otherwise.
 
     Raises:
-        InputError: If it cannot be read, or has no such column or split.
+        InputError: If it cannot be read, has no such column or split, or nothing of it is left.
         IdentityConflictError: If another corpus has the name.
     """
     with tempfile.TemporaryDirectory(prefix="actlas-dataset-") as cache:
@@ -94,17 +95,16 @@ def add_dataset(
         labels = _labels(path, rows, columns.label)
         if kinds[column] == TEXT:
             names = [f"{path.name}#{number}" for number in range(len(rows))]
-            texts = dict(zip(names, rows[column], strict=True))
+            texts, empty = _texts(path, dict(zip(names, rows[column], strict=True)), strict=strict)
             added = add_texts(
-                *(store_uri, name, {key: text for key, text in texts.items() if text}),
+                *(store_uri, name, texts),
                 chunking=chunking,
                 max_sequences=max_sequences,
                 seed=seed,
                 special_tokens=special_tokens,
                 labels=dict(zip(names, labels, strict=True)) if columns.label else None,
             )
-            empty = [Skipped(key, "it holds no text") for key, text in texts.items() if not text]
-            return replace(added, skipped=tuple(empty))
+            return replace(added, skipped=empty)
         entries = _entries(path, rows, column, kinds[column], labels)
         return add_items(
             store_uri,
@@ -115,6 +115,19 @@ def add_dataset(
             seed=seed,
             strict=strict,
         )
+
+
+def _texts(
+    path: Path, rows: Mapping[str, str | None], *, strict: bool
+) -> tuple[dict[str, str], tuple[Skipped, ...]]:
+    """Tell texts from rows that are missing or hold nothing but blanks."""
+    texts = {name: text for name, text in rows.items() if text and text.strip()}
+    blank = [name for name in rows if name not in texts]
+    if blank and strict:
+        raise InputError(f"{blank[0]} holds no text; leave --strict out to skip it")
+    if not texts:
+        raise InputError(f"{path}: none of its {len(rows):,} rows holds any text")
+    return texts, tuple(Skipped(name, "it holds no text") for name in blank)
 
 
 def _rows(path: Path, split: str | None, cache: str) -> Dataset:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from flows.capture.masks import MASKED_SHARE
 from flows.capture.tokens import Tokens
 from flows.job import CaptureOptions, Job
+from flows.loading import default_sites
 from flows.losses import TOKEN_LOSS
 from store.identity import JSON
-from store.schema import ENCODER_DECODER, LAYER_CHOICE, ROW_CHOICE, TOKEN_RATE
+from store.schema import ENCODER_DECODER, LAYER_CHOICE, ROW_CHOICE, SITES_BY_DEFAULT, TOKEN_RATE
 
 if TYPE_CHECKING:
     from flows.capture.weights import LoadedModel
@@ -33,6 +34,7 @@ def model_facts(job: Job, loaded: LoadedModel, tokens: Tokens) -> dict[str, JSON
         "n_sequences": tokens.n_sequences,
         "truncated_sequences": tokens.truncated,
         "corpus_sha256": job.corpus.content_sha256,
+        SITES_BY_DEFAULT: [*default_sites(loaded)],
         **_stack_facts(loaded),
         **_block_settings(job),
         **_choices(job.options, stack.n_blocks),

@@ -15,7 +15,7 @@ from store.codec import DEFAULT_CODEC, Codec
 from store.errors import suggest
 from store.identity import JSON
 from store.repository import Repository
-from store.schema import MODULE_PREFIX, SITES, is_site, node_name
+from store.schema import BLOCK, MODULE_PREFIX, SITES, depth_dimension, is_site, node_name
 
 if TYPE_CHECKING:
     from flows.capture.checkpoints import Checkpoint
@@ -46,6 +46,20 @@ def require_known_sites(sites: Iterable[str]) -> None:
             )
 
 
+def _refuse_blocks(sites: Iterable[str]) -> None:
+    """Refuse sites of blocks where layer 0 alone is wanted.
+
+    Raises:
+        UnknownSiteError: If there is one.
+    """
+    for name in sites:
+        if depth_dimension(name) == BLOCK:
+            raise UnknownSiteError(
+                f"{name} has no value at layer 0, the embeddings, which are no block: name layers"
+                " from 1 on, or other sites"
+            )
+
+
 @dataclass(frozen=True)
 class CaptureOptions:
     """How a checkpoint is run and stored.
@@ -67,7 +81,8 @@ class CaptureOptions:
         rival_wait: How long to wait for another living writer of the same step.
 
     Raises:
-        UnknownSiteError: If a site has a name that no model's can have.
+        UnknownSiteError: If a site has a name that no model's can have, or is one of blocks and
+            only layer 0 is wanted.
     """
 
     sites: tuple[str, ...] | None = None
@@ -87,6 +102,8 @@ class CaptureOptions:
 
     def __post_init__(self) -> None:
         require_known_sites(self.sites or ())
+        if self.layers is not None and not any(self.layers):
+            _refuse_blocks(self.sites or ())
 
     def identity(self) -> dict[str, JSON]:
         """Return what of it changes the values that are stored under a name, where it is set.

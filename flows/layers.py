@@ -28,13 +28,15 @@ def lacking(held: HeldStep, options: CaptureOptions) -> dict[str, tuple[int, ...
     Args:
         held: The step.
         options: What is asked for. Where no sites are named, those that are stored by default
-            are meant, as far as the step has them.
+            are meant, as far as the model has them; of a model of which it was not recorded
+            what it has, the residual stream and what the step has.
 
     Returns:
         Site to its missing layers or blocks, nothing for a site without either; no site that is
         there with all that is asked for.
     """
-    sites = options.sites or tuple(site for site in DEFAULT_SITES if site in held.sites)
+    recorded = held.default_sites or {DEFAULT_SITES[0], *held.sites}
+    sites = options.sites or tuple(site for site in DEFAULT_SITES if site in recorded)
     every = range(held.n_blocks + 1) if options.layers is None else options.layers
     left: dict[str, tuple[int, ...]] = {}
     for site in sites:

@@ -91,11 +91,17 @@ def wanted_sites(job: Job, loaded: LoadedModel) -> tuple[str, ...]:
     Raises:
         UnknownSiteError: If no stack of the model has one of them.
     """
-    from flows.capture.sites import available_sites, sites_here
+    from flows.capture.sites import sites_here
+
+    return sites_here(loaded.stack, loaded.stacks, job.options.sites or default_sites(loaded))
+
+
+def default_sites(loaded: LoadedModel) -> tuple[str, ...]:
+    """Return the sites that are kept of the chosen stack where none are named."""
+    from flows.capture.sites import available_sites
 
     available = available_sites(loaded.stack)
-    wanted = job.options.sites or tuple(name for name in DEFAULT_SITES if name in available)
-    return sites_here(loaded.stack, loaded.stacks, wanted)
+    return tuple(name for name in DEFAULT_SITES if name in available)
 
 
 def _mask_id(job: Job, loaded: LoadedModel) -> int:

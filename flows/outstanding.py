@@ -40,33 +40,48 @@ def held_rows(job: Job) -> int:
     return next((step.n_tokens for step in _held(job).values()), 0)
 
 
-def outstanding(job: Job, shown: Tokens | Items) -> Outstanding:
+def outstanding(job: Job, shown: Tokens | Items) -> list[Outstanding]:
     """Find out what is left to do about a step that is not stored whole.
 
-    Where the corpus grew, that is its new sequences, at the sites and layers that the step has.
+    Where the corpus grew, that is first its new sequences, at the sites and layers that the step
+    has, and then what the step lacks of those asked for.
 
     Args:
         job: What is asked for.
         shown: All that the model would be shown.
+
+    Returns:
+        What is run, one after the other.
     """
     held = _held(job)
-    if isinstance(shown, Tokens) and grows(job):
-        former = corpus_tokens(job.corpus.earlier()[-1], job.checkpoint)
-        later = range(former.n_sequences, shown.n_sequences)
-        new = shown.select(later) if later else shown
-        every = {path: _of(job, path, step, _all_of(step)) for path, step in held.items()}
-        return Outstanding(of_stored_sites(job), new, every)
-    if any(step_difference(step.identity, job.identity) for step in held.values()):
-        return Outstanding(job, shown)
+    growing = isinstance(shown, Tokens) and grows(job)
+    differs = any(step_difference(step.identity, job.identity) for step in held.values())
+    if differs and not growing:
+        return [Outstanding(job, shown)]
     left = {
         path: replace(_of(job, path, step, lacking(step, job.options)), n_rows=0)
         for path, step in held.items()
     }
-    if not left or len(left) < len(held_steps(job)):
-        return Outstanding(job, shown, left)
+    parts = []
+    every_stack = 0 < len(left) == len(held_steps(job))
+    if growing:
+        assert isinstance(shown, Tokens)
+        parts.append(_growth(job, shown, held))
+        if every_stack and not any(one.lacking for one in left.values()):
+            return parts
+    if not every_stack:
+        return [*parts, Outstanding(job, shown, left)]
     sites = sites_among({site for one in left.values() for site in one.lacking})
     options = replace(job.options, sites=sites, layers=_layers(left))
-    return Outstanding(replace(job, options=options), shown, left)
+    return [*parts, Outstanding(replace(job, options=options), shown, left)]
+
+
+def _growth(job: Job, shown: Tokens, held: Mapping[str, HeldStep]) -> Outstanding:
+    former = corpus_tokens(job.corpus.earlier()[-1], job.checkpoint)
+    later = range(former.n_sequences, shown.n_sequences)
+    new = shown.select(later) if later else shown
+    every = {path: _of(job, path, step, _all_of(step)) for path, step in held.items()}
+    return Outstanding(of_stored_sites(job), new, every)
 
 
 def _held(job: Job) -> dict[str, HeldStep]:

@@ -29,7 +29,8 @@ class PlannedStep:
         path: Group of the model.
         step: Training step.
         stored: Whether it is there already; then nothing would be done.
-        tokens: Rows that are stored along the token axis, of a step that grows those that are new.
+        tokens: Rows that are stored along the token axis: of a step that grows and lacks nothing
+            else, those that are new.
         raw_bytes: Bytes of what would be stored before compression: the most that is written.
         stored_bytes: Bytes that would be written, by what a part of them took.
         files: Chunks that would hold them.
@@ -165,14 +166,19 @@ class _Planner:
         )
         if plain.stored:
             return plain
-        trial = self._trial_of(outstanding(job, shown), key)
+        trials = [self._trial_of(left, key) for left in outstanding(job, shown)]
+        sizes = [one for trial in trials for one in trial.sizes]
+        rows = [
+            trial.sizes[0].new_rows if isinstance(shown, Tokens) else trial.new_rows
+            for trial in trials
+        ]
         return replace(
             plain,
-            tokens=trial.sizes[0].new_rows if isinstance(shown, Tokens) else trial.new_rows,
-            raw_bytes=sum(one.raw_bytes for one in trial.sizes),
-            stored_bytes=round(trial.row_bytes * trial.new_rows),
-            files=sum(one.chunks for one in trial.sizes),
-            seconds=digesting + self._preparing[key] + trial.seconds,
+            tokens=max(rows),
+            raw_bytes=sum(one.raw_bytes for one in sizes),
+            stored_bytes=round(sum(trial.row_bytes * trial.new_rows for trial in trials)),
+            files=sum(one.chunks for one in sizes),
+            seconds=digesting + sum(self._preparing[key] + trial.seconds for trial in trials),
         )
 
     def _shown_of(self, job: Job, key: str) -> Tokens | Items:

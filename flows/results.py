@@ -11,13 +11,13 @@ import xarray as xr
 from analysis.errors import UnknownMetricError, UnknownPopulationError
 from analysis.metrics import METRICS
 from analysis.metrics.values import VALUE_METRICS
+from analysis.samples import sample_columns, samples_of
 from analysis.work import SINK_RATE
 from flows.measurement import complete_steps, find_models, require_known
-from flows.samples import sample_columns, samples_of
 from store.errors import StoreError
 from store.metrics import open_metrics
 from store.repository import Repository
-from store.schema import LAYER, METRICS_GROUP, POPULATION, SITES, STEP
+from store.schema import BLOCK, LAYER, METRICS_GROUP, POPULATION, SITES, STEP
 
 Cell = str | int | float
 
@@ -107,7 +107,8 @@ def is_result(name: str) -> bool:
 
 def _narrowed(found: xr.Dataset, selection: Selection) -> xr.Dataset:
     """Return the results with the labels that are wanted, in the order they have."""
-    for dim, wanted in ((STEP, selection.steps), (LAYER, selection.layers)):
+    chosen = ((STEP, selection.steps), (LAYER, selection.layers), (BLOCK, selection.layers))
+    for dim, wanted in chosen:
         if wanted is not None and dim in found:
             found = found.sel({dim: [label for label in found[dim].values if label in wanted]})
     return found

@@ -72,7 +72,8 @@ class Sizes:
     """What the activations of one checkpoint are.
 
     Attributes:
-            least_bytes: Bytes that are written at least.
+        raw_bytes: Bytes of them as float32.
+        least_bytes: Bytes that are written at least.
         chunks: Chunks that hold them.
     """
 

@@ -65,21 +65,28 @@ class Watcher:
     _refused: dict[tuple[Checkpoint, float | None], Exception] = field(default_factory=dict)
     _measured_at: str = ""
 
-    def round(self, *, patient: bool = False) -> Round:
+    def round(self, *, patient: bool = False, strict: bool = False) -> Round:
         """Store and measure what has appeared; nothing that fails stops anything else.
 
         Args:
             patient: Whether to wait, once, until checkpoints that changed just now have come to
                 rest, instead of leaving them to the next round.
+            strict: Whether a source that is not there is an error, before anything is run.
 
         Raises:
             StoreError: If there is no store, or no such corpus in it.
+            CheckpointError: If a source is not there, and that is an error.
         """
         started = time.monotonic()
         found = survey(self.watched, self.digest)
         if patient and found.unfinished:
             time.sleep(self.watched.settle)
             found = survey(self.watched, self.digest)
+        if strict and found.lost:
+            lost = found.lost[0]
+            raise type(lost)(
+                f"{lost}; a run that is yet to begin needs its folder at least"
+            ) from lost
         failures: dict[str, str] = {}
         for name, reason in found.broken.items():
             _fail(failures, name, reason)
@@ -213,9 +220,7 @@ def watch(
     while not ending.is_set():
         started = time.monotonic()
         try:
-            latest = watcher.round()
-            if first and latest.survey.lost:
-                raise latest.survey.lost[0]
+            latest = watcher.round(strict=first)
         except Exception as error:
             if first:
                 raise

@@ -17,7 +17,15 @@ from .extent import group_extent
 from .held_layers import SiteLayers, axis_labels, decoded
 from .identity import JSON, identity_difference
 from .repository import Repository
-from .schema import LAYER, LAYERS_BY_STEP, STACKS, STEP, STEP_COORDINATES, node_name
+from .schema import (
+    LAYER,
+    LAYERS_BY_STEP,
+    SITES_BY_DEFAULT,
+    STACKS,
+    STEP,
+    STEP_COORDINATES,
+    node_name,
+)
 from .slots import FREE, model_group
 from .twins import find_twins
 
@@ -48,6 +56,8 @@ class HeldStep:
         ingested_at: Time of the commit, ISO 8601 in UTC.
         duplicates: Other steps of the model with the same weights.
         shared: Other steps with different weights that share at least one weight file.
+        default_sites: Sites that an ingest stores of the model where none are named; nothing where
+            that was not recorded.
     """
 
     step: int
@@ -69,6 +79,7 @@ class HeldStep:
     ingested_at: str
     duplicates: tuple[int, ...] = ()
     shared: tuple[int, ...] = ()
+    default_sites: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -196,8 +207,8 @@ def held_steps(group: zarr.Group) -> tuple[HeldStep, ...]:
     axis = member(group, "token_id").shape[0]
     values["n_tokens"] = np.where(values["n_tokens"] == 0, axis, values["n_tokens"])
     (used,) = np.nonzero(values[STEP] != FREE)
-    axes, n_blocks = axis_labels(group.attrs.asdict()), _whole(group.attrs["n_blocks"])
-    steps = (_held_step(values, int(i), axes, n_blocks) for i in used)
+    facts: Mapping[str, JSON] = group.attrs.asdict()
+    steps = (_held_step(values, int(i), facts) for i in used)
     return _with_twins(sorted(steps, key=lambda held: held.step))
 
 
@@ -211,17 +222,18 @@ def _shown_layers(group: zarr.Group, steps: Sequence[HeldStep]) -> tuple[int, ..
 def _held_step(
     values: Mapping[str, npt.NDArray[np.generic]],
     slot: int,
-    axes: Mapping[str, tuple[int, ...]],
-    n_blocks: int,
+    facts: Mapping[str, JSON],
 ) -> HeldStep:
     row = {name: np.asarray(column[slot]).item() for name, column in values.items()}
     sites = tuple(str(row["sites"]).split())
+    defaults = facts.get(SITES_BY_DEFAULT, [])
+    assert isinstance(defaults, list)
     return HeldStep(
         step=int(row["step"]),
         complete=bool(row["complete"]),
         sites=sites,
-        layers=decoded(str(row["site_layers"]), sites, axes),
-        n_blocks=n_blocks,
+        layers=decoded(str(row["site_layers"]), sites, axis_labels(facts)),
+        n_blocks=_whole(facts["n_blocks"]),
         revision=str(row["revision"]),
         weights_sha256=str(row["weights_sha256"]),
         weight_files=json.loads(row["weight_files"] or "{}"),
@@ -234,6 +246,7 @@ def _held_step(
         nonfinite=int(row["nonfinite"]),
         stored_bytes=int(row["stored_bytes"]),
         ingested_at=str(row["ingested_at"]),
+        default_sites=tuple(map(str, defaults)),
     )
 
 

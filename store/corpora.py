@@ -158,7 +158,17 @@ def _create_corpus(
         for variable, values in tables:
             create_table(group, variable, values)
 
-    repository.update(f"add corpus {spec.name}", change)
+    columns = {variable.name: values for variable, values in tables}
+    repository.update(f"add corpus {spec.name}: {_amount(columns)}", change)
+
+
+def _amount(columns: Mapping[str, npt.NDArray[np.generic]], more: str = "") -> str:
+    """Say how many texts, or sequences of ids, columns hold."""
+    numbers = columns.get("sequence")
+    kind, count = "text", len(next(iter(columns.values())))
+    if numbers is not None:
+        kind, count = "sequence", len(np.unique(numbers))
+    return f"{count:,}{more} {kind}{'' if count == 1 else 's'}"
 
 
 def grow_corpus(
@@ -198,7 +208,7 @@ def grow_corpus(
         group.attrs.update(spec.attributes())
         require_format(root, GROWN_FORMAT)
 
-    repository.update(f"grow corpus {spec.name}", change)
+    repository.update(f"grow corpus {spec.name}: {_amount(columns, ' more')}", change)
 
 
 def refuse_other(what: str, differences: Sequence[str], remedy: str) -> None:

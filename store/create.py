@@ -31,6 +31,7 @@ from .schema import (
     LAYER_CHOICE,
     LAYERS_BY_STEP,
     PLACE_COORDINATES,
+    SITES_BY_DEFAULT,
     STACKS,
     STEP,
     TOKEN,
@@ -49,10 +50,12 @@ _GROWING: Final = (
     LAYERS_BY_STEP,
     TOKEN_DIGESTS,
     TOKEN_RATE,
+    SITES_BY_DEFAULT,
     "stacks",
 )
 """Attributes of a model in which a stored one may differ from the same one wanted: earlier versions
-named the encoder alone as the stack of a model of sounds that has a decoder, too."""
+named no default sites, and the encoder alone as the stack of a model of sounds that has a decoder,
+too."""
 
 _DEPTHS: Final = (LAYER, BLOCK)
 """Dimensions that grow as more layers are asked for, and are not compared."""
@@ -122,7 +125,7 @@ def create_model(
     facts.setdefault("chunk_rows", chunk_rows(_size(facts, "width"), n_tokens, widest))
     path = "/".join(filter(None, (corpus, name, stack)))
 
-    def change(root: zarr.Group) -> None:
+    def change(root: zarr.Group) -> str:
         held = root.get(corpus)
         if not isinstance(held, zarr.Group):
             raise UnknownNameError("corpus", corpus, root.group_keys(), repository.uri)
@@ -131,10 +134,12 @@ def create_model(
         if former:
             facts[GROWN_FROM] = former
         stored = root.get(path)
+        new: list[str] = []
         if isinstance(stored, zarr.Group):
             wanted = facts if "chunk_rows" in attributes else facts | _chunk_rows(stored)
             if follows(held, stored, tokens, wanted):
                 lengthen(root, stored, tokens, wanted)
+                new.append("more tokens")
             refuse_other(
                 f"model {path!r}",
                 _model_difference(stored, arrays, tokens, wanted),
@@ -143,19 +148,25 @@ def create_model(
                 else "Give the model or the corpus another name",
             )
             group = stored
+            before = axis_labels(group.attrs.asdict())
             if any(dim in spec.sizes for spec in arrays for dim in _DEPTHS):
                 widen(root, group, axis_layers(facts))
+            if axis_labels(group.attrs.asdict()) != before:
+                new.append("more layers")
         else:
             group = _new_model(root, path, tokens, facts | {"step_capacity": step_capacity})
         depths = {dim: len(labels) for dim, labels in axis_labels(group.attrs.asdict()).items()}
         for spec in arrays:
             if spec.variable.name not in group:
+                new.append(spec.variable.name)
                 own = {dim: depths.get(dim, size) for dim, size in spec.sizes.items()}
                 create_site(group, spec.variable, own, codec)
                 if spec.attributes:
                     member(group, spec.variable.name).update_attributes(dict(spec.attributes))
+        what = "add model" if stored is None else "make room in"
+        return f"{what} {path}: {', '.join(new)}"
 
-    repository.update(f"add model {path}", change)
+    repository.update(str, change)
 
 
 def _new_model(

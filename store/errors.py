@@ -32,6 +32,10 @@ class UnknownNameError(StoreError):
         super().__init__(f"no {kind} {name!r} in {where}{suggest(str(name), known)}")
 
 
+class UnknownMomentError(StoreError):
+    """A snapshot or a time was asked for that the history of the store does not have."""
+
+
 class IdentityConflictError(StoreError):
     """Something else is already stored under the same name.
 

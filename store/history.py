@@ -9,7 +9,7 @@ from typing import Final
 import icechunk
 
 from .configuration import BRANCH
-from .errors import StoreError, UnknownNameError
+from .errors import StoreError, UnknownMomentError, UnknownNameError
 from .repository import Repository
 from .translation import first_line
 
@@ -106,7 +106,8 @@ def find_snapshot(
 
     Raises:
         UnknownNameError: If there is no such tag.
-        StoreError: If more than one is given, the time cannot be read, or the store is younger.
+        UnknownMomentError: If the time cannot be read, or the store is younger.
+        StoreError: If more than one is given.
     """
     given = [name for name in (snapshot, tag, as_of) if name is not None]
     if len(given) > 1:
@@ -126,7 +127,7 @@ def _in_utc(moment: datetime | str) -> datetime:
         try:
             moment = datetime.fromisoformat(moment)
         except ValueError as error:
-            raise StoreError(
+            raise UnknownMomentError(
                 f"as_of {moment!r} is not a time; expected ISO 8601 as in 2026-01-31T12:00"
             ) from error
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
@@ -138,6 +139,6 @@ def _made_by(repository: Repository, moment: datetime) -> str:
         if one.written_at <= moment:
             return str(one.id)
         oldest = one.written_at
-    raise StoreError(
+    raise UnknownMomentError(
         f"{repository.uri} has no snapshot made by {moment}: its oldest is of {oldest}"
     )

@@ -77,7 +77,8 @@ def create_item_corpus(
         for name, values in columns.items():
             create_table(group, ITEM_VARIABLES[name], values)
 
-    repository.update(f"add corpus {spec.name}", change)
+    count = f"{len(items):,} {'item' if len(items) == 1 else 'items'}"
+    repository.update(f"add corpus {spec.name}: {count}", change)
 
 
 class StoredItems:

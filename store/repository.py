@@ -26,6 +26,7 @@ from .errors import (
     StoreError,
     StoreExistsError,
     StoreNotFoundError,
+    UnknownMomentError,
 )
 from .location import Location, check_vacant, locate
 from .schema import FIRST_FORMAT, FORMAT_ATTRIBUTE, FORMAT_VERSION
@@ -181,7 +182,8 @@ class Repository:
         """Return the root group as of a snapshot, the newest one by default; read-only.
 
         Raises:
-            StoreError: If there is no such snapshot.
+            UnknownMomentError: If there is no such snapshot.
+            StoreError: If the store cannot be read.
         """
         try:
             session = (
@@ -190,7 +192,9 @@ class Repository:
                 else self.icechunk.readonly_session(snapshot_id=snapshot)
             )
         except (icechunk.IcechunkError, ValueError) as error:
-            raise StoreError(
+            if snapshot is None:
+                raise StoreError(f"cannot read {self.uri}: {first_line(error)}") from error
+            raise UnknownMomentError(
                 f"no snapshot {snapshot!r} in {self.uri}: {first_line(error)}"
             ) from error
         return zarr.open_group(session.store, mode="r")
@@ -237,11 +241,13 @@ class Repository:
                     return str(session.commit(message, rebase_with=solver))
             return self._commit_on_disk(self.location.directory, session, message, rebase=rebase)
 
-    def update(self, message: str, change: Callable[[zarr.Group], Result]) -> Result:
+    def update(
+        self, message: str | Callable[[Result], str], change: Callable[[zarr.Group], Result]
+    ) -> Result:
         """Make a small change that depends on what the newest snapshot holds.
 
         Args:
-            message: One line for the history.
+            message: One line for the history, or what makes it of what ``change`` returned.
             change: Reads and writes below the root group it is given. It is called again, on a
                 newer snapshot, when another commit came first; without changes nothing is
                 committed.
@@ -260,11 +266,12 @@ class Repository:
                     result = change(root)
                 if not session.has_uncommitted_changes:
                     return result
+                told = message if isinstance(message, str) else message(result)
                 with contextlib.suppress(ConflictError):
-                    self.commit(session, message, rebase=False)
+                    self.commit(session, told, rebase=False)
                     return result
             time.sleep(random.uniform(0, 0.1))  # noqa: S311 - spreads the rivals, hides nothing
-        raise ConflictError(f"{message}: other commits to {self.uri} came first, again and again")
+        raise ConflictError(f"{told}: other commits to {self.uri} came first, again and again")
 
     def _commit_on_disk(
         self, directory: Path, session: icechunk.Session, message: str, *, rebase: bool

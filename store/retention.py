@@ -21,6 +21,7 @@ from .columns import Column, read_columns
 from .errors import StoreError, UnknownNameError
 from .history import history, tags
 from .listing import list_groups
+from .messages import dropped_sites
 from .nonfinite import count_nonfinite
 from .repository import Repository
 from .schema import SITES, STEP, STEP_COORDINATES, is_site
@@ -85,10 +86,14 @@ def drop_activations(
             _drop(group, slot, one)
         return [one for _, one in plan]
 
+    def told(found: list[Dropped]) -> str:
+        gone = dict.fromkeys(site for one in found for site in one.sites)
+        return dropped_sites(path, list(gone), sorted(one.step for one in found))
+
     for site in sites or ():
         if not is_site(site):
             raise UnknownNameError("site", site, SITES, path)
-    return repository.update(f"drop activations of {path}", change)
+    return repository.update(told, change)
 
 
 def _chosen_slots(

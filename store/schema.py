@@ -208,6 +208,9 @@ ROW_CHOICE: Final = "row_choice"
 TOKEN_RATE: Final = "token_rate"
 """Attribute of a model whose rows span several tokens each: how many."""
 
+SITES_BY_DEFAULT: Final = "default_sites"
+"""Attribute of a model's group: the sites that are stored of it where none are named."""
+
 LAYER_CHOICE: Final = "layer_choice"
 """Attribute of a model's group that holds only some layers: their numbers, as they lie on disk."""
 

@@ -61,6 +61,7 @@ class Reservation:
         dropped_layers: Layers or blocks stored before that are not written anew, and go.
         n_tokens: Tokens that each of its sites is to have.
         held_tokens: Tokens, the first ones, that are stored and stay; 0 unless the step grows.
+        replaces: Whether all of it is stored, and is written anew.
         claim: What keeps other writers away while this one lives.
     """
 
@@ -76,6 +77,7 @@ class Reservation:
     dropped_layers: SiteLayers
     n_tokens: int
     held_tokens: int
+    replaces: bool
     claim: Claim
 
     def is_partial(self, axes: Mapping[str, tuple[int, ...]]) -> bool:
@@ -201,6 +203,7 @@ def _reserve(
         {} if work.kept else without(replaced, work.layers),
         work.n_tokens,
         work.held_tokens,
+        bool(stored.sites) and not work.kept and not work.held_tokens,
         claim,
     )
 

@@ -25,6 +25,7 @@ from .errors import (
 from .heartbeat import Heartbeat
 from .held_rows import HeldRows, held_rows
 from .identity import JSON
+from .messages import stored_step
 from .repository import Repository
 from .request import Request
 from .site_depths import erase
@@ -174,7 +175,9 @@ class StepWriter:
         coordinates |= counted(
             self._group, self._reservation, self._writers.values(), self._held.values()
         )
-        message = f"store {self.path} step {self.step}"
+        n_blocks = self._group.attrs["n_blocks"]
+        assert isinstance(n_blocks, int)
+        message = stored_step(self._reservation, n_blocks)
         for _ in range(COMMIT_TRIES):
             with translated(self._repository.location):
                 self._complete(coordinates)

@@ -1,11 +1,18 @@
-"""Taking back the groups of a model, or of its corpus, of which no step was ever stored."""
+"""Taking back what was made for a step that was never stored: groups, a corpus, a store."""
 
 from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import zarr
 
 from .arrays import member
+from .errors import StoreError
+from .location import locate
 from .repository import Repository
 from .schema import METRICS_GROUP, STACKS, STEP
 from .slots import FREE
@@ -55,6 +62,25 @@ def remove_unused_corpus(repository: Repository, corpus: str) -> bool:
         return True
 
     return repository.update(f"remove {corpus}, over which nothing was stored", change)
+
+
+@contextmanager
+def opened_for(uri: str | os.PathLike[str]) -> Iterator[Repository]:
+    """Open a store, or create it for what follows.
+
+    One that was created on a disk is taken back where that fails, unless it holds something.
+    """
+    directory = locate(uri).directory
+    new = directory is not None and not (directory.is_dir() and any(directory.iterdir()))
+    repository = Repository.open_or_create(uri)
+    try:
+        yield repository
+    except BaseException:
+        if new and directory is not None:
+            with suppress(StoreError, OSError), repository.lock():
+                if not any(True for _ in repository.read().group_keys()):
+                    shutil.rmtree(directory)
+        raise
 
 
 def _remove_if_unused(root: zarr.Group, path: str) -> bool:

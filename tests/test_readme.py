@@ -52,7 +52,7 @@ def test_the_commands_are_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     for folder in ("photos", "words"):
         Path(folder).mkdir()
-    for file in ("hamlet.txt", "macbeth.txt", "labels.csv", "reviews.parquet"):
+    for file in ("hamlet.txt", "macbeth.txt", "labels.csv", "tokens.csv", "reviews.parquet"):
         Path(file).touch()
     lines = [line for block in blocks("sh") for line in block.splitlines()]
     commands = [shlex.split(line, comments=True) for line in lines if line.startswith("actlas ")]

@@ -11,6 +11,7 @@ import xarray as xr
 
 from analysis.populations import OUTLIER_FACTOR
 from analysis.report.measured import Measured
+from analysis.samples import SEVERAL, tell_samples
 from store.catalogue import HeldStep
 from store.schema import BLOCK, LAYER, STEP
 
@@ -66,6 +67,13 @@ _NO_METRICS: Final = Kind("No metrics", "note", "Nothing was computed yet. Run a
 _MISSING_SITES: Final = Kind(
     "Missing sites", "note", "Other steps of the same model hold these sites, too."
 )
+_SEVERAL_SAMPLES: Final = Kind(
+    "Several samples",
+    "warning",
+    "Values of one metric were computed among different tokens: with another number of them, or"
+    " another seed. Part of any difference between such values comes from that alone. Run actlas"
+    " compute with one --sample and --seed for all.",
+)
 _OUTLIERS: Final = Kind(
     "Outlier rows",
     "note",
@@ -87,6 +95,7 @@ KINDS: Final = (
     _MISSING_STEPS,
     _NO_METRICS,
     _MISSING_SITES,
+    _SEVERAL_SAMPLES,
     _OUTLIERS,
     _REPEATED,
 )
@@ -119,6 +128,7 @@ def find(measured: Measured) -> list[Finding]:
         *_nonfinite(complete),
         *_without_metrics(measured, complete),
         *_missing_sites(complete),
+        *_several_samples(measured),
         *_shares(_OUTLIERS, measured.results, "n_dropped_outlier", "n", above=0.0),
         *_shares(
             _REPEATED, measured.results, "neighbors_n_duplicates", "neighbors_n", above=_NOTABLE
@@ -152,6 +162,17 @@ def _missing_sites(steps: Sequence[HeldStep]) -> _Found:
         lacking = [step.step for step in steps if site not in step.sites]
         if lacking:
             yield _MISSING_SITES, f"{site}: {_steps(lacking)}"
+
+
+def _several_samples(measured: Measured) -> _Found:
+    by_told: dict[str, list[str]] = {}
+    for name in measured.metric_names:
+        samples = measured.samples.get(name)
+        told = "" if samples is None else tell_samples(samples.values.ravel().tolist())
+        if told.startswith(SEVERAL):
+            by_told.setdefault(told.removeprefix(SEVERAL), []).append(name)
+    for told, names in by_told.items():
+        yield _SEVERAL_SAMPLES, f"{', '.join(names)}: {told}"
 
 
 def _without_metrics(measured: Measured, steps: Sequence[HeldStep]) -> _Found:

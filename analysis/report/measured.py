@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import xarray as xr
@@ -23,6 +24,8 @@ class Measured:
         results: Metrics (step, layer, population, ...), None where nothing was computed.
         depth: Relative depth of layer 0, and how much each layer adds to it; a stage begins within
             its model. None where that is not recorded.
+        samples: For each metric of a sample, of which one each value is: JSON of its settings
+            (step, layer, population), empty where there is no value.
     """
 
     held: HeldModel
@@ -30,6 +33,7 @@ class Measured:
     causal: bool | None
     results: xr.Dataset | None
     depth: tuple[float, float] | None = None
+    samples: Mapping[str, xr.DataArray] = field(default_factory=dict)
 
     @property
     def label(self) -> str:

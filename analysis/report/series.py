@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping
@@ -64,7 +65,8 @@ def pack_series(
 
     Returns:
         For each variable its dimensions, each with the number of its axis, where its values start,
-        and where its standard errors start, if it has any.
+        and where its standard errors start, if it has any; for a metric of a sample, the settings
+        of each sample that values are of, and where the numbers of these start if they are several.
     """
     packed: dict[str, JSON] = {}
     for name in measured.metric_names:
@@ -75,6 +77,7 @@ def pack_series(
             "dims": [[str(dim), axes.add(_labels(kept, str(dim)))] for dim in kept.dims],
             "at": pool.add(kept.values, bits),
             "errors": _pack_errors(measured.results, name, kept, limits, pool),
+            **_pack_samples(measured, name, kept, pool),
         }
     if loss := _loss(measured):
         steps, values = zip(*loss.items(), strict=True)
@@ -93,6 +96,28 @@ def _pack_errors(
     if errors is None or set(errors.dims) != set(kept.dims):
         return None
     return pool.add(_thinned(errors.transpose(*results[name].dims), limits).values, ERROR_BITS)
+
+
+def _pack_samples(
+    measured: Measured, name: str, kept: xr.DataArray, pool: NumberPool
+) -> dict[str, JSON]:
+    """Say of which samples values are, nothing where they are of none."""
+    samples = measured.samples.get(name)
+    if samples is None:
+        return {}
+    own = samples.reindex({dim: kept[dim].values for dim in samples.dims}, fill_value="")
+    there = own.broadcast_like(kept).transpose(*kept.dims).values
+    names = sorted(set(there[kept.notnull().values].tolist()) - {""})
+    if not names:
+        return {}
+    settings: list[JSON] = [json.loads(one) for one in names]
+    at = None
+    if len(names) > 1:
+        numbers = np.full(kept.shape, np.nan)
+        for number, one in enumerate(names):
+            numbers[there == one] = number
+        at = pool.add(numbers, COUNT_BITS)
+    return {"samples": {"settings": settings, "at": at}}
 
 
 def count_numbers(measured: Measured, limits: Limits) -> int:

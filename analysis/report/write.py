@@ -13,10 +13,11 @@ from analysis.errors import InputError
 from analysis.report.document import build_document
 from analysis.report.measured import Measured
 from analysis.report.page import render
+from analysis.samples import samples_among
 from store.catalogue import HeldModel, catalogue
 from store.depths import relative_depth
 from store.errors import UnknownNameError
-from store.metrics import read_metrics
+from store.metrics import read_metrics, read_settings
 from store.repository import Repository
 from store.schema import node_name
 
@@ -78,6 +79,7 @@ def _measured(repository: Repository, held: HeldModel, snapshot: str) -> Measure
     assert isinstance(group, zarr.Group)
     causal = group.attrs.get("causal")
     results = read_metrics(repository, held.path, snapshot)
+    settings = read_settings(repository, held.path, list(results or ()), snapshot)
     first, second = relative_depth(group.attrs.asdict(), [0, 1]).tolist()
     return Measured(
         held,
@@ -85,6 +87,7 @@ def _measured(repository: Repository, held: HeldModel, snapshot: str) -> Measure
         causal=causal if isinstance(causal, bool) else None,
         results=None if results is None else results.load(),
         depth=(first, 0.0 if math.isnan(second) else second - first),
+        samples={name: samples_among(own) for name, own in settings.items()},
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from flows.capture.errors import CheckpointError, UnknownStepError
+from flows.capture.errors import CheckpointError, UnknownModelError, UnknownStepError
 from flows.capture.hub import HubRevision, find_revisions, is_repository
 from flows.capture.integrity import CONFIG_FILE, check_config, has_weights, read_json
 from flows.capture.random_sources import (
@@ -181,11 +181,11 @@ def _local(source: str, path: Path, table: Mapping[str, int]) -> list[Checkpoint
             "; expected the folder of a checkpoint, a folder of checkpoint-N folders, a .gguf file,"
             " OWNER/NAME of the Hugging Face Hub, or random:FOLDER"
         )
-        raise CheckpointError(f"{source} does not exist{_near_names(path) or expected}")
+        raise UnknownModelError(f"{source} does not exist{_near_names(path) or expected}")
     if path.suffix == ".gguf":
         return [Checkpoint(source, path.stem, 0, path.name, path.parent, gguf=path.name)]
     if not path.is_dir():
-        raise CheckpointError(
+        raise UnknownModelError(
             f"{source} is a file: expected the folder of a checkpoint, a folder of checkpoint-N "
             "folders, or a .gguf file"
         )
@@ -274,7 +274,7 @@ def _random(source: str, seed: int) -> Checkpoint:
         weights = replace(weights, model_type=None)
     elif not config or "/" in config:
         prefix = source.partition(":")[0]
-        raise CheckpointError(
+        raise UnknownModelError(
             f"{source}: expected {prefix}: and a model type such as bert, or a folder with "
             f"a {CONFIG_FILE}; {config or 'nothing'} is neither{_near_names(path)}"
         )

@@ -11,6 +11,10 @@ class CheckpointError(CaptureError):
     """A checkpoint is missing, incomplete, damaged or of an unknown kind."""
 
 
+class UnknownModelError(CheckpointError):
+    """A model was asked for by a name or a folder that there is not."""
+
+
 class UnknownStepError(CheckpointError):
     """A training step that a source does not have."""
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from flows.capture.errors import CheckpointError
+from flows.capture.errors import CheckpointError, UnknownModelError
 from flows.capture.hub_client import ask_hub
 from flows.capture.integrity import (
     CODE_SUFFIX,
@@ -89,7 +89,7 @@ def find_revisions(
     commit = commits.get(wanted, wanted if _COMMIT.fullmatch(wanted) else None)
     if commit is None:
         near = ", ".join(_near(wanted, commits)) or "none"
-        raise CheckpointError(
+        raise UnknownModelError(
             f"{repo} has no revision {wanted!r}: of its {len(commits)}, near ones are {near}"
         )
     if match["step"] is not None:

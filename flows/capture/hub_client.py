@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from flows.capture.errors import CheckpointError
+from flows.capture.errors import CheckpointError, UnknownModelError
 from flows.capture.quiet import first_line
 
 if TYPE_CHECKING:
@@ -37,9 +37,16 @@ def ask_hub(repo: str, ask: Callable[[HfApi], _Result], *, first_contact: bool =
             return ask(HfApi())
         except Exception as error:
             if wait is None or not (_is_busy(error) or (_is_lost(error) and not first_contact)):
-                raise CheckpointError(_problem(repo, error)) from error
+                kind = UnknownModelError if _is_unknown(error) else CheckpointError
+                raise kind(_problem(repo, error)) from error
             time.sleep(_told_wait(error) or wait)
     raise AssertionError("the last attempt returns or raises")
+
+
+def _is_unknown(error: Exception) -> bool:
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
+
+    return isinstance(error, RepositoryNotFoundError) and not isinstance(error, GatedRepoError)
 
 
 def _is_busy(error: Exception) -> bool:
@@ -62,11 +69,11 @@ def _told_wait(error: Exception) -> float | None:
 
 
 def _problem(repo: str, error: Exception) -> str:
-    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
+    from huggingface_hub.errors import GatedRepoError
 
     if isinstance(error, GatedRepoError):
         return f"{repo} is gated: ask for access on its page, and log in with `hf auth login`"
-    if isinstance(error, RepositoryNotFoundError):
+    if _is_unknown(error):
         return f"{repo} is neither a folder here nor a repository on the Hub that you may read"
     if _is_lost(error):
         return f"{repo} is not a folder here, and the Hub cannot be reached: {first_line(error)}"

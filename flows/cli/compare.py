@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from flows.cli.options import (
+    FIGURES,
+    OutputFile,
     corpus_filter,
     examples,
     json_option,
@@ -55,7 +57,7 @@ if TYPE_CHECKING:
 @click.option(
     "-o",
     "--output",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    type=OutputFile(*FIGURES),
     metavar="FILE.png",
     help="The figure to write: .png, .pdf or .svg.",
 )
@@ -101,7 +103,7 @@ def compare(
             store, over, targets, options=options, plan=plan, progress=progress
         )
     if output is not None and not plan:
-        draw_comparison(store, over, targets, measure, output)
+        draw_comparison(store, over, targets, measure, output, options)
     if as_json:
         print_json(asdict(report))
         return

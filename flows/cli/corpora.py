@@ -81,7 +81,11 @@ def corpus() -> None:
     " cls, or label]",
 )
 @click.option("--split", help="Its split, where it has several.")
-@click.option("--strict", is_flag=True, help="Refuse damaged images and sounds; do not skip them.")
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Refuse damaged images and sounds and blank texts; do not skip them.",
+)
 @click.option(
     "--chunk-chars",
     type=click.IntRange(min=1),

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flows.cli.options import examples, json_option, store_option
+from flows.cli.options import FIGURES, NameList, OutputFile, examples, json_option, store_option
 from flows.console import print_json, print_table, say
 
 if TYPE_CHECKING:
     from flows.before_after import Pair, Record
-
-_FIGURES = (".png", ".pdf", ".svg")
 
 
 @click.command(
@@ -21,6 +19,7 @@ _FIGURES = (".png", ".pdf", ".svg")
     epilog=examples(
         "actlas diff paper-v1 now",
         "actlas diff before-tuning now average_cosine two_nn -o change.csv -o change.png",
+        "actlas diff paper-v1 now --models tiny-neox",
         "actlas diff /data/their-store ./activations --pair bert=my-bert",
     ),
 )
@@ -29,11 +28,17 @@ _FIGURES = (".png", ".pdf", ".svg")
 @click.argument("metrics", nargs=-1, metavar="[METRIC…]")
 @click.option("--corpus", metavar="NAME", help="Only this corpus.")
 @click.option(
+    "--models",
+    type=NameList(),
+    metavar="A,B",
+    help="Only these models.  [default: every model of both sides]",
+)
+@click.option(
     "--pair",
     "pairs",
     multiple=True,
     metavar="BEFORE=AFTER",
-    help="Compare two models of different names.  [default: those of one name]",
+    help="Compare two models of different names, and no others but --models.",
 )
 @click.option(
     "--population", default="content", show_default=True, help="Rows that the values are about."
@@ -43,7 +48,7 @@ _FIGURES = (".png", ".pdf", ".svg")
     "--output",
     "outputs",
     multiple=True,
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    type=OutputFile(".csv", *FIGURES),
     metavar="FILE",
     help="Write a table (.csv) or a figure (.png, .pdf, .svg); may be given twice.",
 )
@@ -54,6 +59,7 @@ def diff(
     after: str,
     metrics: tuple[str, ...],
     corpus: str | None,
+    models: tuple[str, ...] | None,
     pairs: tuple[str, ...],
     population: str,
     outputs: tuple[Path, ...],
@@ -65,7 +71,6 @@ def diff(
     Each is a tag or a snapshot of the store, `now`, or where another store is, with @TAG after it
     for one of its tags. METRIC is average_cosine and svd_anisotropy unless named.
     """
-    _check_outputs(outputs)
     from flows.before_after import (
         compare_results,
         difference_records,
@@ -76,10 +81,11 @@ def diff(
     from flows.difference_figure import draw_differences, write_differences
 
     sides = find_side(before, store), find_side(after, store)
+    chosen_pairs = _pairs(models or (), pairs)
     chosen = metrics or ("average_cosine", "svd_anisotropy")
     compared = {
         metric: compare_results(
-            *sides, metric, corpus=corpus, pairs=_pairs(pairs), population=population
+            *sides, metric, corpus=corpus, pairs=chosen_pairs, population=population
         )
         for metric in chosen
     }
@@ -87,7 +93,7 @@ def diff(
         record for metric in chosen for record in difference_records(metric, compared[metric])
     ]
     for file in outputs:
-        if file.suffix == ".csv":
+        if file.suffix.lower() == ".csv":
             write_differences(records, file)
         else:
             draw_differences(compared, (before, after), population, file)
@@ -112,18 +118,11 @@ def _print(records: list[Record]) -> None:
     print_table(list(records[0]), rows)
 
 
-def _check_outputs(outputs: tuple[Path, ...]) -> None:
-    for file in outputs:
-        if file.suffix not in (".csv", *_FIGURES):
-            raise click.UsageError(
-                f"{file} is neither a table (.csv) nor a figure ({', '.join(_FIGURES)})."
-            )
-
-
-def _pairs(given: tuple[str, ...]) -> list[Pair] | None:
+def _pairs(models: tuple[str, ...], given: tuple[str, ...]) -> list[Pair] | None:
+    """Return which models are compared, None for all of one name."""
     from flows.before_after import Pair
 
-    pairs = []
+    pairs = [Pair(model, model) for model in models]
     for text in given:
         before, equals, after = text.partition("=")
         if not (before and equals and after):

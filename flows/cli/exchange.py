@@ -113,6 +113,9 @@ def export(
     is_flag=True,
     help="Tokens attend only to earlier ones: the first of a sequence is no content.",
 )
+@click.option(
+    "--allow-nonfinite", is_flag=True, help="Store NaN and infinity, counted, and do not refuse."
+)
 @store_option
 @json_option
 def import_(
@@ -121,35 +124,45 @@ def import_(
     table: Path,
     token_file: Path | None,
     causal: bool,
+    allow_nonfinite: bool,
     store: str,
     as_json: bool,
 ) -> None:
     """Store tensors of .npy, .npz, .safetensors and .pt files as activations of CORPUS/MODEL.
 
-    With FILES, only what the table says about those. Importing the same again does nothing.
+    With FILES, only what the table says about those. Importing the same again does nothing. A
+    CORPUS that is not there is made of the tokens; under one that is, tokens have to be those of
+    its sequences, and it is said what could not be compared.
     """
     corpus, _, model = what.partition("/")
     if not (corpus and model):
         raise click.UsageError(f"{what!r} is no CORPUS/MODEL to store under.")
     from store.foreign import import_tensors, labels_of, read_labels, read_tokens
-    from store.repository import Repository
+    from store.unused import opened_for
 
     labels = read_labels(table)
     if files:
         labels = labels_of(labels, files, where=str(table))
     tokens = None if token_file is None else read_tokens(token_file)
-    stored = import_tensors(
-        Repository.open_or_create(store),
-        corpus=corpus,
-        model=model,
-        labels=labels,
-        tokens=tokens,
-        causal=causal,
-    )
+    with opened_for(store) as repository:
+        imported = import_tensors(
+            repository,
+            corpus=corpus,
+            model=model,
+            labels=labels,
+            tokens=tokens,
+            causal=causal,
+            allow_nonfinite=allow_nonfinite,
+        )
+    stored = imported.stored
     known = sorted({label.step for label in labels} - set(stored))
     if as_json:
-        print_json({"path": what, "stored": stored, "known": known})
+        print_json(
+            {"path": what, "stored": stored, "known": known, "unchecked": imported.unchecked}
+        )
         return
     steps, were = "step" if len(stored) == 1 else "steps", "was" if len(known) == 1 else "were"
     say(f"{what}: stored {len(stored)} {steps}, {len(known)} {were} there already")
+    if imported.unchecked:
+        say(imported.unchecked)
     say("Next: actlas compute")

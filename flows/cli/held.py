@@ -24,8 +24,6 @@ from flows.console import byte_size, print_json, print_table, say
 if TYPE_CHECKING:
     from store.catalogue import HeldModel, HeldStep
 
-_SHOWN_STEPS = 6
-
 
 @click.command(
     short_help="List what the store holds.",
@@ -80,7 +78,7 @@ def _print_models(held: Sequence[HeldModel]) -> None:
 
 
 def _print_steps(item: HeldModel) -> None:
-    from flows.contents import site_name
+    from store.messages import site_name
 
     rows = [
         (
@@ -142,10 +140,9 @@ def _growing(item: HeldModel) -> str:
 
 
 def _steps(steps: Sequence[int]) -> str:
-    if len(steps) <= _SHOWN_STEPS:
-        return ",".join(map(str, steps)) or "none"
-    first = ",".join(map(str, steps[: _SHOWN_STEPS - 2]))
-    return f"{first},…,{steps[-1]} ({len(steps)})"
+    from store.messages import listed
+
+    return listed(steps) or "none"
 
 
 def _notes(steps: Sequence[HeldStep]) -> str:

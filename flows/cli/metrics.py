@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from flows.cli.options import (
+    FIGURES,
     Chosen,
     Moment,
     NameList,
+    OutputFile,
     complete_metric,
     examples,
     json_option,
@@ -171,8 +173,8 @@ def show(
     """Show the values of METRIC by model, step and layer, with their standard errors."""
     if as_csv and as_json:
         raise click.UsageError("Give either --json or --csv.")
+    from analysis.samples import sample_of, tell_samples
     from flows.results import Selection, metric_table, open_results
-    from flows.samples import sample_of, tell_samples
     from store.repository import Repository
     from store.schema import SHARED_WEIGHTS
 
@@ -227,7 +229,7 @@ def _cell(value: str | float) -> str:
 @click.option(
     "-o",
     "--output",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    type=OutputFile(*FIGURES),
     required=True,
     metavar="FILE.png",
     help="The figure to write: .png, .pdf or .svg.",
@@ -249,9 +251,8 @@ def plot(
     as_json: bool,
 ) -> None:
     """Draw METRIC over depth or training, with bands of one standard error."""
-    from analysis.figures import plot_metrics
+    from analysis.figures import plot_metric
     from flows.results import Selection, open_results
-    from flows.samples import tell_drawn_samples
     from store.repository import Repository
 
     snapshot = moment.find(Repository.open(store, read_only=True))
@@ -262,8 +263,7 @@ def plot(
             " choose with --corpus."
         )
     (found,) = results.values()
-    sample = tell_drawn_samples(found, metric, x, hue, population)
-    plot_metrics(found, [metric], x=x, hue=hue, population=population, title=sample, output=output)
+    plot_metric(found, metric, x=x, hue=hue, population=population, output=output)
     if as_json:
         print_json({"written": str(output)})
         return

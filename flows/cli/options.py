@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
@@ -83,6 +85,37 @@ class NameList(click.ParamType[tuple[str, ...]]):
         if not names:
             self.fail(f"{value!r} must name at least one, such as NAME or NAME,NAME", param, ctx)
         return tuple(dict.fromkeys(names))
+
+
+class OutputFile(click.Path):
+    """A file to write whose suffix says its format, refused before anything is read or computed.
+
+    Args:
+        suffixes: Those that it can have.
+    """
+
+    def __init__(self, *suffixes: str) -> None:
+        super().__init__(dir_okay=False, writable=True, path_type=Path)
+        self._suffixes = suffixes
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Path:
+        """Return the path."""
+        file = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if file.suffix.lower() not in self._suffixes:
+            expected = ", ".join(self._suffixes)
+            self.fail(
+                f"{str(file)!r} says no format: expected a name ending in {expected}", param, ctx
+            )
+        return file
+
+
+FIGURES: Final = (".png", ".pdf", ".svg")
+"""Those of `analysis.figures`, which a help text must not import."""
 
 
 class Age(click.ParamType[timedelta]):
@@ -191,7 +224,8 @@ layers_filter: Final[Callable[[Function], Function]] = click.option(
     "--layers",
     type=NumberList(),
     metavar="0,1,…|all",
-    help="Only these layers; 0 is the embedding output.  [default: all]",
+    help="Only these layers, and blocks of the same numbers: 0,4 or 0:3, which is 0 to 2; 0 is the"
+    " embedding output.  [default: all]",
 )
 
 trust_option: Final[Callable[[Function], Function]] = click.option(

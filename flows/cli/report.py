@@ -6,7 +6,14 @@ from pathlib import Path
 
 import click
 
-from flows.cli.options import corpus_filter, examples, json_option, models_filter, store_option
+from flows.cli.options import (
+    OutputFile,
+    corpus_filter,
+    examples,
+    json_option,
+    models_filter,
+    store_option,
+)
 from flows.console import print_json, say
 
 
@@ -20,7 +27,7 @@ from flows.console import print_json, say
 @click.option(
     "-o",
     "--output",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    type=OutputFile(".html", ".htm"),
     default=Path("report.html"),
     show_default=True,
     metavar="FILE.html",

@@ -16,9 +16,12 @@ USAGE: Final = 2
 
 _REPORTED: Final = (
     ("store.errors", "UnknownNameError", USAGE),
+    ("store.errors", "UnknownMomentError", USAGE),
+    ("store.errors", "StoreNotFoundError", USAGE),
     ("store.errors", "StoreError", FAILED),
     ("flows.capture.errors", "UnknownSiteError", USAGE),
     ("flows.capture.errors", "UnknownDeviceError", USAGE),
+    ("flows.capture.errors", "UnknownModelError", USAGE),
     ("flows.capture.errors", "UnknownStepError", USAGE),
     ("flows.capture.errors", "CaptureError", FAILED),
     ("flows.studies.errors", "UnknownStudyError", USAGE),

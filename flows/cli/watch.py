@@ -119,7 +119,7 @@ def watch(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if once:
-            latest = Watcher(watched).round(patient=True)
+            latest = Watcher(watched).round(patient=True, strict=True)
             report(latest)
             _end(latest)
         else:

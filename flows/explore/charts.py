@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 from bokeh.models import (
+    BasicTicker,
     BoxSelectTool,
     ColumnDataSource,
     CustomJSTickFormatter,
@@ -19,11 +20,15 @@ from bokeh.models import (
 )
 from bokeh.plotting import figure
 
+from analysis.samples import tell_samples
 from analysis.token_map import Plane
 from analysis.token_sample import TokenSample
 from flows.explore.live import Values
 
 HEIGHT: Final = 340
+MOST_STEP_TICKS: Final = 6
+"""Labels along training for which there is room on a narrow screen."""
+
 MOST_CURVES: Final = 6
 """Steps or layers of one model that are drawn: more could not be told apart."""
 
@@ -68,9 +73,12 @@ def curve_chart(name: str, x: str, *, brush: bool) -> Chart:
         ("layer or block", "@layer"),
         ("value", "@y{0.0000}"),
         ("bar", "@bar"),
+        ("sample", "@sample"),
     ]
     plot.add_tools(HoverTool(renderers=[dots], tooltips=tips))
-    if brush:
+    if not brush:
+        plot.xaxis.ticker = BasicTicker(min_interval=1, num_minor_ticks=0)
+    else:
         box = BoxSelectTool(dimensions="width", persistent=False)
         plot.add_tools(box)
         plot.toolbar.active_drag = box
@@ -88,6 +96,7 @@ _POINT_COLUMNS: Final = (
     "step",
     "layer",
     "bar",
+    "sample",
 )
 
 
@@ -106,10 +115,14 @@ def along_steps(step: int) -> float:
 
 
 def number_steps(plot: figure, steps: Sequence[int]) -> None:
-    """Label the axis of a figure over training at powers of ten."""
-    last = max(steps, default=1)
-    ticks = [0, *(10**power for power in range(7) if 10**power <= max(last, 1))]
-    plot.xaxis.ticker = FixedTicker(ticks=[along_steps(step) for step in ticks])
+    """Label the axis of a figure over training at steps there are, as many as have room."""
+    places = sorted({along_steps(step) for step in set(steps)}, reverse=True)
+    gap = (places[0] - places[-1]) / MOST_STEP_TICKS if places else 0.0
+    ticks: list[float] = []
+    for place in places:
+        if not ticks or ticks[-1] - place >= gap:
+            ticks.append(place)
+    plot.xaxis.ticker = FixedTicker(ticks=ticks)
     plot.xaxis.formatter = CustomJSTickFormatter(
         code="return Math.round(10 ** tick - 1).toLocaleString('en')"
     )
@@ -183,6 +196,7 @@ def _fill(
                 values.step[row],
                 values.depth[row],
                 f"{low:.4g} to {high:.4g}" if known else "not known",
+                tell_samples([values.sample[row]]) or "every row",
             )
             for column, cell in zip(_POINT_COLUMNS, cells, strict=True):
                 points[column].append(cell)

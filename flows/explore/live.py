@@ -8,9 +8,11 @@ from functools import lru_cache
 from itertools import compress
 
 import numpy as np
+import numpy.typing as npt
 import xarray as xr
 
 from analysis.metrics.metric import STDERR
+from analysis.samples import samples_of
 from analysis.work import result_name
 from flows.explore.sites import HEADS, depths_of, metrics_of, steps_with
 from flows.measurement import complete_steps
@@ -34,6 +36,7 @@ class Values:
         value: The value; for a site with heads the mean over them.
         low: A standard error below it, or the lowest of the heads; NaN where neither is known.
         high: A standard error above it, or the highest of the heads.
+        sample: JSON of the settings of the sample that it is of, empty where it is of every row.
     """
 
     model: list[str]
@@ -42,6 +45,7 @@ class Values:
     value: list[float]
     low: list[float]
     high: list[float]
+    sample: list[str]
 
     def where(self, keep: Sequence[bool]) -> Values:
         """Return the rows that are kept."""
@@ -52,6 +56,7 @@ class Values:
             list(compress(self.value, keep)),
             list(compress(self.low, keep)),
             list(compress(self.high, keep)),
+            list(compress(self.sample, keep)),
         )
 
 
@@ -127,7 +132,7 @@ class LiveStore:
         """Return the values of a metric that were computed."""
         results = self._of(corpus)
         wanted = [name for name in models if MODEL in results and name in results[MODEL].values]
-        found = Values([], [], [], [], [], [])
+        found = Values([], [], [], [], [], [], [])
         name = result_name(metric, site)
         if name not in results or population not in results[POPULATION].values or not wanted:
             return found
@@ -139,6 +144,7 @@ class LiveStore:
         depths = table[table.dims[-1]].values if table.ndim == 3 else np.zeros(1, np.int64)
         shape = (*table.shape[:2], len(depths))
         values, lows, highs = (part.values.reshape(shape) for part in (table, low, high))
+        samples = self._samples(corpus, site, metric, population, table).reshape(shape)
         for i, j, k in np.argwhere(np.isfinite(values)).tolist():
             found.model.append(wanted[i])
             found.step.append(int(steps[j]))
@@ -146,7 +152,20 @@ class LiveStore:
             found.value.append(float(values[i, j, k]))
             found.low.append(float(lows[i, j, k]))
             found.high.append(float(highs[i, j, k]))
+            found.sample.append(str(samples[i, j, k]))
         return found
+
+    def _samples(
+        self, corpus: str, site: str, metric: str, population: str, table: xr.DataArray
+    ) -> npt.NDArray[np.object_]:
+        """Return of which sample each value of a table is, read for metrics of samples alone."""
+        if metrics_of(site)[metric].needs == "neighbors":
+            name = result_name(metric, site)
+            samples = _samples_at(self.uri, self.snapshot, corpus, name)
+            if samples.dims:
+                own = samples.sel({POPULATION: population, MODEL: table[MODEL].values})
+                return own.broadcast_like(table).transpose(*table.dims).values
+        return np.full(table.shape, "", dtype=object)
 
     def _of(self, corpus: str) -> xr.Dataset:
         return _results_at(self.uri, self.snapshot, corpus)
@@ -165,6 +184,11 @@ def _results_at(uri: str, snapshot: str, corpus: str) -> xr.Dataset:
         return open_metrics(uri, corpus=corpus, snapshot=snapshot)
     except UnknownNameError:
         return xr.Dataset()
+
+
+@lru_cache(maxsize=8)
+def _samples_at(uri: str, snapshot: str, corpus: str, name: str) -> xr.DataArray:
+    return samples_of(_results_at(uri, snapshot, corpus), name)
 
 
 def _with_bars(results: xr.Dataset, name: str) -> tuple[xr.DataArray, xr.DataArray, xr.DataArray]:

@@ -11,9 +11,10 @@ from bokeh.layouts import row
 from bokeh.models import InlineStyleSheet, LayoutDOM
 from bokeh.models.widgets import Div
 
+from analysis.samples import SEVERAL, tell_samples
 from flows.explore.charts import along_steps, curve_chart, fill_depth, fill_training
 from flows.explore.choices import Choices
-from flows.explore.live import LiveStore
+from flows.explore.live import LiveStore, Values
 from flows.explore.sites import HEADS, metrics_of
 from flows.explore.style import wrapped
 from store.schema import depth_dimension, site_variable
@@ -60,12 +61,12 @@ class Profiles:
         keep = [depth in chosen.layers for depth in values.depth]
         fill_depth(self._depth, values.where(keep), chosen.steps, colours)
         fill_training(self._training, values, chosen.layers, colours)
-        self._title(models, colours, found=bool(values.value))
+        self._title(models, colours, values)
 
-    def _title(self, models: Sequence[str], colours: dict[str, str], *, found: bool) -> None:
+    def _title(self, models: Sequence[str], colours: dict[str, str], values: Values) -> None:
         site = self._choices.site
         metric = metrics_of(site).get(self._choices.metric)
-        if metric is None or not found:
+        if metric is None or not values.value:
             self._legend.text = (
                 "<h2>Nothing is computed yet for this choice</h2>"
                 "<p>Ask for a metric at the end of this page.</p>"
@@ -81,6 +82,7 @@ class Profiles:
             f"<h2>{escape(title)} of {escape(site)}, rows: {escape(self._choices.population)}</h2>"
             f"<p>{keys}</p><p>Over depth: a curve a step, late steps strong. Over training: a curve"
             f" a {each}, deep ones strong; drag along it to choose steps. {bars}</p>"
+            + _told_samples(values)
         )
 
     def _brushed(self, event: Event) -> None:
@@ -89,6 +91,17 @@ class Profiles:
         geometry = event.geometry
         if geometry is not None and geometry["type"] == "rect":
             self._choices.choose_steps(geometry["x0"], geometry["x1"], along_steps)
+
+
+def _told_samples(values: Values) -> str:
+    """Say which samples values are of, with care where they are several."""
+    told = tell_samples(values.sample)
+    if told.startswith(SEVERAL):
+        return (
+            f"<p><strong>Values of {escape(told)}.</strong> Part of what differs between them comes"
+            " from that alone; point at a value to see its own.</p>"
+        )
+    return f"<p>Values of one sample: {escape(told)}.</p>" if told else ""
 
 
 def _coloured(models: Sequence[str], colours: Sequence[str]) -> dict[str, str]:

@@ -7,13 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+import zarr
 
 from store.corpora import CorpusSpec, create_id_corpus
 from store.create import ArraySpec, create_model
-from store.errors import StoreError
+from store.errors import NonFiniteError, StoreError
 from store.identity import JSON
 from store.repository import Repository
 from store.request import AlreadyStored
@@ -21,10 +23,13 @@ from store.schema import BLOCK, DIM, LAYER, SITES, TOKEN, TOKEN_COORDINATES, nod
 from store.unused import remove_unused_corpus, remove_unused_model
 from store.write import StepWriter, reserve_step
 
+from .agreement import UNKNOWN, require_agreement, require_sequences
 from .table import ROW, LabelledTensor
 from .tensors import MappedTensor, open_tensor
 
 Integers = npt.NDArray[np.int64]
+
+_REMEDY: Final = "Look at the tensors, or store and count such values: --allow-nonfinite"
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,20 @@ class _Layers:
         return rows, width
 
 
+@dataclass(frozen=True)
+class Imported:
+    """What became of tensors.
+
+    Attributes:
+        stored: The steps that were stored; others were there already.
+        unchecked: What could not be compared with the corpus, as a sentence; empty where all was,
+            or where the corpus was made of the tokens.
+    """
+
+    stored: tuple[int, ...]
+    unchecked: str
+
+
 def import_tensors(
     repository: Repository,
     *,
@@ -54,7 +73,8 @@ def import_tensors(
     labels: Sequence[LabelledTensor],
     tokens: Mapping[str, Integers] | None = None,
     causal: bool = False,
-) -> list[int]:
+    allow_nonfinite: bool = False,
+) -> Imported:
     """Store tensors as activations of a model over a corpus.
 
     A tensor is (token, dim) or (sequence, position, dim); with no layer in its label, its first
@@ -70,12 +90,14 @@ def import_tensors(
             token, and sequences are those of three-dimensional tensors, else one.
         causal: Whether tokens attend only to earlier ones, so that the first of each sequence is
             no content.
+        allow_nonfinite: Store NaN and infinity, counted, instead of refusing them.
 
     Returns:
-        The steps stored now.
+        What became of them.
 
     Raises:
-        StoreError: If layers are missing, or shapes do not agree.
+        StoreError: If layers are missing, shapes do not agree, or the tokens are not those of a
+            corpus that is there.
         UnknownNameError: If a file has no such tensor.
         IdentityConflictError: If something else is stored under a step or the names.
         NonFiniteError: If values are NaN or infinite.
@@ -89,18 +111,36 @@ def import_tensors(
     path = f"{corpus}/{node_name(model)}"
     digests: dict[Path, str] = {}
     stored = []
+    held = repository.read().get(corpus)
+    unchecked = ""
+    if isinstance(held, zarr.Group):
+        unchecked = require_agreement(held, corpus, columns)
     with _taken_back_unused(repository, corpus, path):
         _create(repository, corpus, model, sites, columns, causal=causal)
         for step, of_step in by_step.items():
             identity = _identity(of_step, digests)
             writer = reserve_step(
-                repository, path, step, identity=identity, sites=list(opened[step])
+                repository,
+                path,
+                step,
+                identity=identity,
+                sites=list(opened[step]),
+                allow_nonfinite=allow_nonfinite,
             )
             if not isinstance(writer, AlreadyStored):
-                with writer:
+                with writer, _told_remedy():
                     _write(writer, opened[step], columns[ROW])
                 stored.append(step)
-    return stored
+    return Imported(tuple(stored), unchecked)
+
+
+@contextmanager
+def _told_remedy() -> Iterator[None]:
+    try:
+        yield
+    except NonFiniteError as error:
+        place = error.site, error.layer, error.count, error.where
+        raise NonFiniteError(*place, remedy=_REMEDY) from error
 
 
 @contextmanager
@@ -196,7 +236,7 @@ def _columns(layers: _Layers, tokens: Mapping[str, Integers] | None) -> dict[str
         "document": sequence,
         "special": np.zeros(n_tokens, dtype=np.int64),
     }
-    unknown = np.full(n_tokens, -1)
+    unknown = np.full(n_tokens, UNKNOWN)
     return {name: defaults.get(name, unknown) for name in TOKEN_COORDINATES} | given
 
 
@@ -211,6 +251,7 @@ def _create(
 ) -> None:
     if corpus not in repository.read():
         ids, sequence = columns["token_id"], columns["sequence"]
+        require_sequences(corpus, "sequences", len(np.unique(sequence)), columns)
         sequences = np.split(ids, np.flatnonzero(np.diff(sequence)) + 1)
         content = hashlib.sha256(np.stack([ids, sequence]).astype("<i8").tobytes()).hexdigest()
         spec = CorpusSpec(corpus, "ids", {"unit": "imported"}, 0, content)

@@ -14,7 +14,7 @@ from .definition import Definition
 from .missing import missing_metrics
 from .provenance import provenance, step_identities
 from .read import open_metrics, read_metrics
-from .settings import open_settings
+from .settings import open_settings, read_settings
 from .write import write_metrics
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "open_settings",
     "provenance",
     "read_metrics",
+    "read_settings",
     "step_identities",
     "write_metrics",
 ]

@@ -65,6 +65,28 @@ def open_settings(
     )
 
 
+def read_settings(
+    repository: Repository, path: str, metrics: Sequence[str], snapshot: str | None = None
+) -> dict[str, xr.DataArray]:
+    """Read which settings the values of metrics of one model were computed with.
+
+    Args:
+        repository: The store.
+        path: ``corpus/model`` or ``corpus/model/stack``.
+        metrics: Names of metrics.
+        snapshot: Snapshot to read, the newest by default.
+
+    Returns:
+        For each of the metrics whose provenance is stored, the settings as canonical JSON
+        (step, layer, population), empty where no value was ever computed.
+
+    Raises:
+        UnknownNameError: If the model is not in the store.
+    """
+    group = metrics_group(repository.uri, snapshot or repository.snapshot_id(), path)
+    return {} if group is None else _settings_of(group, metrics)
+
+
 def _settings_of(group: zarr.Group, metrics: Sequence[str]) -> dict[str, xr.DataArray]:
     """Return the settings of the values of one model's metrics (step, layer, population)."""
     held = [metric for metric in metrics if metric + SOURCE_SUFFIX in group]

@@ -14,6 +14,7 @@ import zarr
 from store.errors import StoreError
 from store.identity import JSON
 from store.layout import table_codecs
+from store.messages import added_metrics
 from store.repository import Repository
 from store.schema import METRICS_GROUP, SOURCE_SUFFIX, STEP
 
@@ -89,7 +90,8 @@ def write_metrics(
             _merge_sources(axes, definition, holding, sources)
         group.update_attributes(dict(boxes[0].attrs))
 
-    repository.update(f"add metrics of {path}", change)
+    names = [definition.metric for definition in definitions] or sorted(boxes[0].data_vars)
+    repository.update(added_metrics(path, [str(name) for name in names], steps), change)
     return repository.snapshot_id()
 
 

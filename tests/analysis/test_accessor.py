@@ -44,6 +44,9 @@ def test_an_unknown_metric_is_no_attribute(array: xr.DataArray) -> None:
     ("given", "expected"),
     [
         ({"metrics": "two_nn"}, r"metrics are one text: expected a list, \['two_nn'\]"),
+        ({"metrics": METRICS["two_nn"]}, r"metrics are the metric two_nn: expected a list"),
+        ({"metrics": [METRICS]}, r"\{'average_cosine': .* is no metric: expected names"),
+        ({"metrics": [3]}, "3 is no metric: expected names, a Metric or a function of Statistics"),
         ({"populations": "all"}, r"populations are one text: expected a list, \['all'\]"),
         ({"metrics": ["two_nn"], "sample": -1}, "a sample of -1 rows was asked for"),
     ],
@@ -51,6 +54,13 @@ def test_an_unknown_metric_is_no_attribute(array: xr.DataArray) -> None:
 def test_what_cannot_be_meant_is_said(array: xr.DataArray, given: dict, expected: str) -> None:
     with pytest.raises(AnalysisError, match=expected):
         compute_metrics(array, **given)
+
+
+def test_metrics_can_be_a_dictionary_like_that_of_all(array: xr.DataArray) -> None:
+    chosen = {"mine": METRICS["drift_norm"]}
+    xr.testing.assert_identical(
+        compute_metrics(array, chosen), compute_metrics(array, ["drift_norm"])
+    )
 
 
 def test_arrays_without_names_of_dimensions_are_refused(array: xr.DataArray) -> None:

@@ -135,6 +135,15 @@ def test_steps_spaced_by_powers_get_a_logarithmic_axis_that_shows_zero(results: 
     assert plot_metric(even, "drift_norm", x="step").axes[0].get_xscale() == "linear"
 
 
+def test_few_steps_have_ticks_at_whole_numbers(results: xr.Dataset) -> None:
+    for steps in ([0, 1], [0, 1, 2], [3]):
+        few = results.isel(step=range(len(steps))).assign_coords(step=steps)
+        axes = plot_metric(few, "drift_norm", x="step").axes[0]
+        low, high = axes.get_xlim()
+        ticks = [tick for tick in axes.get_xticks() if low <= tick <= high]
+        assert ticks == steps
+
+
 def test_panels_share_one_legend(results: xr.Dataset) -> None:
     both = results.assign(second=results["drift_norm"] * 2)
     figure = plot_metrics(both, ["drift_norm", "second"], x="step", title="Over training")

@@ -73,7 +73,7 @@ def test_a_folder_without_a_checkpoint(refused: Refused, tmp_path: Path) -> None
 
 
 def test_a_folder_that_does_not_exist(refused: Refused, checkpoint: Path) -> None:
-    message = refused("ingest", str(checkpoint.parent / "modle"), "--corpus", "cats")
+    message = refused("ingest", str(checkpoint.parent / "modle"), "--corpus", "cats", code=2)
     assert re.search("modle does not exist; did you mean '.*model'", message)
 
 
@@ -306,18 +306,18 @@ def test_a_site_that_the_model_does_not_have(refused: Refused, run_folder: Path)
 @pytest.mark.parametrize("command", [["ls"], ["compute"], ["show", "two_nn"], ["verify"]])
 def test_a_store_that_is_not_there(refused: Refused, tmp_path: Path, command: list[str]) -> None:
     uri = str(tmp_path / "nowhere")
-    assert re.search(r"no store at .*nowhere", refused(*command, uri=uri))
+    assert re.search(r"no store at .*nowhere", refused(*command, uri=uri, code=2))
     assert not Path(uri).exists()
 
 
 def test_a_store_that_is_a_file(refused: Refused, tmp_path: Path, checkpoint: Path) -> None:
     file = tmp_path / "file"
     file.write_text("precious")
-    assert "file" in refused("ls", uri=str(file))
+    assert "file" in refused("ls", uri=str(file), code=2)
     text = tmp_path / "text.txt"
     text.write_text("the cat " * 100)
-    refused("corpus", "add", "new", "--text", str(text), uri=str(file))
-    refused("ingest", str(checkpoint), "--corpus", "cats", uri=str(file))
+    refused("corpus", "add", "new", "--text", str(text), uri=str(file), code=2)
+    refused("ingest", str(checkpoint), "--corpus", "cats", uri=str(file), code=2)
     assert file.read_text() == "precious"
 
 
@@ -328,7 +328,7 @@ def test_a_folder_that_is_not_a_store(refused: Refused, tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("the cat " * 100)
     for command in (["ls"], ["corpus", "add", "new", "--text", str(text)]):
-        assert "photos" in refused(*command, uri=str(folder))
+        assert "photos" in refused(*command, uri=str(folder), code=2)
     assert [file.name for file in folder.iterdir()] == ["cat.jpg"]
 
 

@@ -13,12 +13,17 @@ import numpy as np
 import pytest
 
 from flows.capture.checkpoints import find_checkpoints
+from flows.corpora import Chunking, add_texts
 from flows.ingestion import ingest_checkpoint
+from flows.job import CaptureOptions
 from store import open_store
+from store.catalogue import catalogue
 from store.repository import Repository
 from store.verify import census
 
 KILLS = 10
+KILLS_OF_EXTENSIONS = 5
+EXTENDED = CaptureOptions(sites=("residual", "final_norm", "mlp_output"))
 
 
 def ingest_run(store: str, folder: str) -> None:
@@ -28,6 +33,15 @@ def ingest_run(store: str, folder: str) -> None:
     torch.set_num_threads(1)
     for checkpoint in find_checkpoints(folder):
         ingest_checkpoint(store, checkpoint, "cats")
+
+
+def extend_run(store: str, folder: str) -> None:
+    """Ingest every checkpoint over its grown corpus, and with a site that no step has yet."""
+    import torch
+
+    torch.set_num_threads(1)
+    for checkpoint in find_checkpoints(folder):
+        ingest_checkpoint(store, checkpoint, "cats", options=EXTENDED)
 
 
 @pytest.fixture(scope="module")
@@ -77,5 +91,58 @@ def test_killed_at_random_moments(
         for step, rows in values(trial).items():
             np.testing.assert_array_equal(rows, expected[step])
         assert list(values(trial)) == [0, 5, 10]
+        assert census(Repository.open(trial)) == []
+    assert len(seen) > 1, "every kill came at the same stage; the test says nothing"
+
+
+def shown(store: str) -> dict[tuple[int, str], np.ndarray]:
+    """Return what is visible of each step: its sites, (layer or block, token, dim) or less."""
+    tree = open_store(store)["cats/tiny"].to_dataset()
+    (held,) = catalogue(Repository.open(store))
+    return {
+        (step.step, site): tree[site].sel(step=step.step).values
+        for step in held.steps
+        for site in step.sites
+    }
+
+
+@pytest.mark.slow
+def test_killed_while_steps_are_extended(
+    store: str, run_folder: Path, text: str, tmp_path: Path, processes: ForkServerContext
+) -> None:
+    ingest_run(store, str(run_folder))
+    before = shown(store)
+    add_texts(store, "cats", {"cats.txt": text}, chunking=Chunking("chars", 50), max_sequences=30)
+    undisturbed = str(tmp_path / "undisturbed")
+    shutil.copytree(store, undisturbed)
+    started = time.monotonic()
+    process = processes.Process(target=extend_run, args=(undisturbed, str(run_folder)))
+    process.start()
+    process.join()
+    took = time.monotonic() - started
+    expected = shown(undisturbed)
+    assert {site for _, site in expected} == set(EXTENDED.sites or ())
+    seen = set()
+    for kill in range(KILLS_OF_EXTENSIONS):
+        trial = str(tmp_path / f"kill-{kill}")
+        shutil.copytree(store, trial)
+        process = processes.Process(target=extend_run, args=(trial, str(run_folder)))
+        process.start()
+        # One kill in each part of the time, so that few of them meet growth and the new site.
+        time.sleep(took * random.Random(kill).uniform(kill, kill + 1) / KILLS_OF_EXTENSIONS)
+        process.kill()
+        process.join()
+        left = shown(trial)
+        assert set(before) <= set(left) <= set(expected)
+        for key, rows in left.items():
+            # What came later lies behind what was there: what is shown is the beginning.
+            np.testing.assert_array_equal(rows, expected[key][..., : rows.shape[-2], :])
+        seen.add(tuple(sorted(key for key in left if key not in before)))
+        assert census(Repository.open(trial)) == []
+        extend_run(trial, str(run_folder))
+        again = shown(trial)
+        assert set(again) == set(expected)
+        for key, rows in again.items():
+            np.testing.assert_array_equal(rows, expected[key])
         assert census(Repository.open(trial)) == []
     assert len(seen) > 1, "every kill came at the same stage; the test says nothing"

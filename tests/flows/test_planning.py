@@ -66,6 +66,22 @@ def test_what_a_corpus_grew_by_is_planned_alone(
     assert planned.tokens == large.n_tokens - small.n_tokens
 
 
+def test_growth_and_a_site_that_is_lacking_are_planned_together(
+    store: str, text: str, checkpoints: list[Checkpoint]
+) -> None:
+    ingest_checkpoint(store, checkpoints[0], "cats")
+    before = find_step(Repository.open(store), "cats/tiny", checkpoints[0].step)
+    add_texts(store, "cats", {"cats.txt": text}, chunking=Chunking("chars", 50), max_sequences=30)
+    both = CaptureOptions(sites=("residual", "mlp_output"))
+    (planned,) = plan(store, checkpoints[:1], options=both).steps
+    ingest_checkpoint(store, checkpoints[0], "cats", options=both)
+    after = find_step(Repository.open(store), "cats/tiny", checkpoints[0].step)
+    # Three layers and the final norm of what is new, and two blocks of all tokens, 16 values each.
+    values = (after.n_tokens - before.n_tokens) * 4 + after.n_tokens * 2
+    assert planned.raw_bytes == values * 16 * 4
+    assert planned.tokens == after.n_tokens
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -138,7 +138,7 @@ def write_dump(path, steps=(0, 8)):
 
 def test_dumps_become_steps_of_a_model(repository, tmp_path):
     labels = write_dump(tmp_path)
-    assert import_tensors(repository, corpus="dumped", model="o/m", labels=labels) == [0, 8]
+    assert import_tensors(repository, corpus="dumped", model="o/m", labels=labels).stored == (0, 8)
     model = open_store(repository.uri)["dumped/o--m"]
     for step in (0, 8):
         np.testing.assert_array_equal(model["residual"].sel(step=step), values(step))
@@ -154,7 +154,7 @@ def test_importing_again_does_nothing_and_something_else_is_refused(repository, 
     labels = write_dump(tmp_path)
     import_tensors(repository, corpus="dumped", model="m", labels=labels)
     before = repository.snapshot_id()
-    assert import_tensors(repository, corpus="dumped", model="m", labels=labels) == []
+    assert import_tensors(repository, corpus="dumped", model="m", labels=labels).stored == ()
     assert repository.snapshot_id() == before
     np.save(tmp_path / "l1.npy", values(5)[1])
     with pytest.raises(
@@ -216,8 +216,10 @@ def test_values_that_are_not_finite_are_refused(repository, tmp_path):
     array[1, 3, 0] = np.inf
     np.save(tmp_path / "a.npy", array)
     label = LabelledTensor(tmp_path / "a.npy", "", 0, "residual", None)
-    with pytest.raises(NonFiniteError, match="1 value of residual, layer 1"):
+    with pytest.raises(NonFiniteError, match=r"1 value of residual, layer 1 .* --allow-nonfinite"):
         import_tensors(repository, corpus="c", model="m", labels=[label])
+    import_tensors(repository, corpus="c", model="m", labels=[label], allow_nonfinite=True)
+    assert open_store(repository.uri)["c/m"].nonfinite.item() == 1
 
 
 def test_tables_that_cannot_be_read(tmp_path):

@@ -2,6 +2,7 @@
 
 import { Cube } from "./cube.js";
 import { unpackNumbers } from "./numbers.js";
+import { sampleOf } from "./samples.js";
 
 export const HEADS = ["head", "key_value_head"];
 const DEPTHS = ["layer", "block"];
@@ -27,7 +28,10 @@ function cubesOf(series, axes, numbers) {
     const labels = Object.fromEntries(variable.dims.map(([dim, axis]) => [dim, axes[axis]]));
     const size = dims.reduce((product, dim) => product * labels[dim].length, 1);
     const slice = (start) => (start === null ? null : numbers.subarray(start, start + size));
-    cubes.set(name, new Cube(dims, labels, slice(variable.at), slice(variable.errors)));
+    const samples = variable.samples
+      ? { known: variable.samples.settings.map(sampleOf), marks: slice(variable.samples.at) }
+      : null;
+    cubes.set(name, new Cube(dims, labels, slice(variable.at), slice(variable.errors), samples));
   }
   return cubes;
 }

@@ -41,6 +41,7 @@ function modelCurves(model, whole, view) {
       x: x(label),
       y: part.at({ [alongDim]: i }),
       error: part.error({ [alongDim]: i }),
+      sample: part.sample({ [alongDim]: i }),
       where: { model: model.label, ...where, ...own, [alongDim]: label },
     }));
     const name = place === null ? model.label : hueLabel(view.hue, depth, own[hueDim]);

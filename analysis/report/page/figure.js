@@ -4,6 +4,7 @@ import { rankStyle, styleOf } from "./colours.js";
 import { drawing, element, freshId, replace } from "./dom.js";
 import { heatMap } from "./heatmap.js";
 import { lineChart, marker } from "./linechart.js";
+import { areSeveral, saySamples } from "./samples.js";
 import { csvText, download, jsonText, recordTable, recordsOf } from "./table.js";
 
 const MOST_IN_RAMP = 8;
@@ -12,6 +13,7 @@ export class Figure {
   constructor(title, { controls = [], hint = "" } = {}) {
     this.heading = element("h3", { id: freshId("figure") }, title);
     this.sentence = element("p", { class: "sentence" });
+    this.samples = element("p", { class: "samples", hidden: true });
     this.place = element("div", { class: "place" });
     this.legend = element("ul", { class: "legend" });
     this.numbers = element("div", { class: "numbers", hidden: true });
@@ -22,7 +24,7 @@ export class Figure {
       controls.length ? element("div", { class: "controls" }, ...controls) : null,
       this.place,
       this.legend,
-      element("figcaption", {}, this.sentence, hint ? element("p", { class: "hint" }, hint) : null),
+      element("figcaption", {}, this.sentence, this.samples, hint ? element("p", { class: "hint" }, hint) : null),
       this.actions(),
       this.numbers,
     );
@@ -47,6 +49,9 @@ export class Figure {
     this.content = content;
     this.heading.textContent = content.title;
     this.sentence.textContent = content.sentence;
+    this.samples.textContent = saySamples(this.points());
+    this.samples.hidden = !this.samples.textContent;
+    this.samples.classList.toggle("caution", areSeveral(this.points()));
     if (content.kind === "lines") {
       for (const curve of content.curves) {
         curve.style ??= curve.rank === null ? styleOf(curve.slot) : rankStyle(curve.rank, curve.slot);
@@ -72,10 +77,13 @@ export class Figure {
     this.draw();
   }
 
-  records() {
+  points() {
     if (this.content.kind === "nothing") return [];
-    const points = this.content.points ?? this.content.curves.flatMap((curve) => curve.points);
-    return recordsOf(points, this.content.metric);
+    return this.content.points ?? this.content.curves.flatMap((curve) => curve.points);
+  }
+
+  records() {
+    return recordsOf(this.points(), this.content.metric);
   }
 
   fileName() {

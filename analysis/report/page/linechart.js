@@ -3,7 +3,8 @@
 import { MARGIN, announce, axisTitles, canvas, chartFrame, makeReadable, placeReadout, xAxis, yAxis } from "./chart.js";
 import { drawing, element } from "./dom.js";
 import { formatNumber, formatWithError } from "./format.js";
-import { linearScale, logScale, stepScale, withOwnTicks } from "./scales.js";
+import { areSeveral, tellSample } from "./samples.js";
+import { linearScale, logScale, stepScale, withOwnTicks, withWholeTicks } from "./scales.js";
 
 // Curves beyond which bands are drawn fainter, and all others step back from the one read out.
 const MOST_STRONG = 5;
@@ -32,7 +33,7 @@ export function lineChart({ curves, x, y, label, width, height = 340 }) {
   svg.append(...nodes);
   const light = drawing("g", { class: "light" });
   svg.append(light);
-  makeReadable(node, reading(drawnCurves, scales, { node, readout, light, nodes, svg, x }));
+  makeReadable(node, reading(drawnCurves, scales, { node, readout, light, nodes, svg, x, several: areSeveral(drawnCurves.flatMap((curve) => curve.points)) }));
   return node;
 }
 
@@ -47,7 +48,7 @@ function scalesOf(curves, x, y, width, height) {
   const up = [height - MARGIN.bottom, MARGIN.top];
   const xDomain = [Math.min(...xs), Math.max(...xs)];
   const steps = [...new Set(xs)].sort((a, b) => a - b);
-  const xScale = { linear: () => linearScale(xDomain, across), log: () => withOwnTicks(logScale(xDomain, across), steps), step: () => stepScale(steps, across) };
+  const xScale = { linear: () => withWholeTicks(linearScale(xDomain, across), steps), log: () => withOwnTicks(logScale(xDomain, across), steps), step: () => stepScale(steps, across) };
   return { x: xScale[x.kind](), y: y.kind === "log" ? logScale(logDomain(points), up) : linearScale(domain(points), up) };
 }
 
@@ -184,5 +185,6 @@ function position(point, view) {
   const { model, population, ...rest } = point.where;
   const named = Object.entries(rest).map(([dim, label]) => (typeof label === "string" ? label : `${dim.replaceAll("_", " ")} ${formatNumber(label)}`));
   if (view.x.title.startsWith("relative depth")) named.push(`relative depth ${formatNumber(point.x, 2)}`);
+  if (view.several && point.sample) named.push(tellSample(point.sample));
   return named.join(" · ");
 }

@@ -37,6 +37,12 @@ export function withOwnTicks(scale, values) {
   return values.length > 12 ? scale : { ...scale, ticks: () => spacedOut(values, scale.of, 40) };
 }
 
+// The same scale with ticks at whole numbers alone, for what is counted.
+export function withWholeTicks(scale, values) {
+  if (!values.every(Number.isInteger)) return scale;
+  return { ...scale, ticks: (count) => scale.ticks(count).filter(Number.isInteger) };
+}
+
 // Labels as they come, evenly spaced.
 export function ordinalScale(labels, [start, end]) {
   const width = (end - start) / labels.length;

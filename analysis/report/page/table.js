@@ -2,14 +2,16 @@
 
 import { element } from "./dom.js";
 import { exactNumber } from "./format.js";
+import { sampleColumns } from "./samples.js";
 
 const MOST_ROWS = 400;
 
-// Rows of curves or cells, one a value: where it is, the value, its standard error.
+// Rows of curves or cells, one a value: where it is, of which sample, the value, its standard error.
 export function recordsOf(points, metric) {
   return points.map((point) => ({
     metric,
     ...point.where,
+    ...sampleColumns(point.sample),
     value: exactNumber(point.y, 4),
     standard_error: exactNumber(point.error, 2),
   }));

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -77,6 +77,7 @@ def made_model(
     causal: bool | None = True,
     steps: Sequence[HeldStep] | None = None,
     results: xr.Dataset | None = None,
+    samples: Mapping[str, xr.DataArray] | None = None,
 ) -> Measured:
     """Make a model, measured at every step unless told otherwise."""
     held = tuple(steps or (held_step(step) for step in STEPS))
@@ -86,7 +87,21 @@ def made_model(
     described = HeldModel(
         corpus, model, path, stack, ("residual",), 1000, layers, 16, held, 1024 * len(held), 1000
     )
-    return Measured(described, "gpt_neox", causal, results)
+    return Measured(described, "gpt_neox", causal, results, samples=samples or {})
+
+
+def made_samples(sizes: Sequence[int]) -> xr.DataArray:
+    """Say that the values of each step are of a sample of some size (step, layer, population)."""
+    told = np.array([f'{{"sample":{size},"seed":0}}' if size else "" for size in sizes], object)
+    shape = (len(STEPS), 4, len(POPULATIONS))
+    labels = {"step": list(STEPS), "layer": range(4), "population": list(POPULATIONS)}
+    return xr.DataArray(np.broadcast_to(told[:, None, None], shape), labels, tuple(labels))
+
+
+@pytest.fixture
+def make_samples() -> Callable[..., xr.DataArray]:
+    """A function that makes samples of the made-up steps: ``make_samples([400, 400, 0, 0])``."""
+    return made_samples
 
 
 @pytest.fixture

@@ -48,6 +48,24 @@ def test_every_number_of_the_results_is_in_the_document(
     assert document.content["thinning"] == {"longest": 4, "steps": 4, "wide_steps": 4}
 
 
+def test_the_samples_of_values_are_in_the_document(
+    make_model: Models, make_samples: Callable[..., xr.DataArray], unpack: Unpack
+) -> None:
+    of_one, of_two = make_samples([400] * 4), make_samples([400, 400, 50, 0])
+    samples = {"average_cosine": of_one, "gride": of_two}
+    document = build_document("store", "snapshot", [make_model(samples=samples), make_model()])
+    packed, other = (dict(series) for series in document.content["series"])  # type: ignore[arg-type, union-attr]  # JSON
+    four_hundred, fifty = {"sample": 400, "seed": 0}, {"sample": 50, "seed": 0}
+    assert packed["average_cosine"]["samples"] == {"settings": [four_hundred], "at": None}
+    assert packed["gride"]["samples"]["settings"] == [four_hundred, fifty]
+    start = packed["gride"]["samples"]["at"]
+    shape = (4, 4, 2, 3)  # step, layer, population, scale
+    numbers = unpack(document.numbers)[start : start + 96].reshape(shape)[:, 0, 0, 0]
+    np.testing.assert_array_equal(numbers, [0, 0, 1, np.nan])
+    assert "samples" not in packed["n"]
+    assert "samples" not in other["gride"]
+
+
 def test_a_spectrum_is_thinned_to_its_first_and_last_components(
     make_model: Models, make_results: Results, unpack: Unpack
 ) -> None:

@@ -78,3 +78,11 @@ def test_many_steps_are_abridged(make_model: Models, make_step: Steps) -> None:
 def test_warnings_come_before_notes() -> None:
     levels = [kind.level for kind in KINDS]
     assert levels == sorted(levels, key=["warning", "note"].index)
+
+
+def test_several_samples_of_one_metric_are_told(
+    make_model: Models, make_samples: Callable[..., xr.DataArray]
+) -> None:
+    samples = {"gride": make_samples([400] * 4), "average_cosine": make_samples([400, 50, 0, 0])}
+    found = told(make_model(samples=samples))
+    assert found["Several samples"] == ["average_cosine: sample 50, seed 0; sample 400, seed 0"]

@@ -66,6 +66,8 @@ def test_two_moments_and_pairs_of_names(run: Run) -> None:
     )
     assert len(found) == 6
     assert {row["difference"] for row in found} == {0.0}
+    chosen = ("average_cosine", "--models", "tiny", "--json")
+    assert json.loads(run("diff", "first", "now", *chosen).stdout) == found
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,8 @@ def test_two_moments_and_pairs_of_names(run: Run) -> None:
         (("now", "now", "average_cosin"), 2, "did you mean 'average_cosine'"),
         (("now", "now", "--pair", "tiny"), 2, "expected BEFORE=AFTER"),
         (("now", "now", "--pair", "tiny=huge"), 2, "no model 'huge'"),
-        (("now", "now", "-o", "x.txt"), 2, "neither a table"),
+        (("now", "now", "--models", "tinny"), 2, "did you mean 'tiny'"),
+        (("now", "now", "-o", "x.txt"), 2, "ending in .csv, .png, .pdf, .svg"),
     ],
 )
 def test_what_cannot_be_compared_is_said(

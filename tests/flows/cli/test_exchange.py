@@ -63,7 +63,12 @@ def dump(tmp_path: Path) -> Path:
 def test_dumped_states_come_in_once(run, store: str, dump: Path) -> None:
     tables = ("--labels", str(dump / "labels.csv"), "--tokens", str(dump / "tokens.csv"))
     one = run("import", "dumps/mine", str(dump / "5.npy"), *tables, "--json").output
-    assert json.loads(one) == {"path": "dumps/mine", "stored": [5], "known": []}
+    assert json.loads(one) == {
+        "path": "dumps/mine",
+        "stored": [5],
+        "known": [],
+        "unchecked": "",
+    }
     assert "stored 1 step, 1 was there already" in run("import", "dumps/mine", *tables).output
     model = open_store(store)["dumps/mine"]
     np.testing.assert_array_equal(model["residual"].sel(step=5), np.load(dump / "5.npy"))
@@ -90,6 +95,18 @@ def test_a_refused_import_leaves_the_store_as_it_was(run, store: str, dump: Path
     kept = open_store(store).groups
     run("import", "dumps/other", str(dump / "5.npy"), *tables, code=1)
     assert open_store(store).groups == kept
+    # Nor does a store that was made for it stay behind.
+    new = dump / "new" / "store"
+    told = run("import", "dumps/mine", *tables, "--store", str(new), code=1).stderr
+    assert "store and count such values: --allow-nonfinite" in told
+    assert not new.exists()
+
+
+def test_tokens_of_another_corpus_are_refused(run, store: str, dump: Path) -> None:
+    labels = ("--labels", str(dump / "labels.csv"))
+    told = run("import", "cats/mine", *labels, code=1).stderr
+    assert "corpus 'cats' has 8 texts, and the tensors 1, from 0 to 0" in " ".join(told.split())
+    assert "mine" not in open_store(store)["cats"].children
 
 
 def test_import_errors(run, dump: Path) -> None:

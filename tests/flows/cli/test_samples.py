@@ -12,13 +12,17 @@ import pytest
 import xarray as xr
 from click.testing import Result
 
+from analysis.figures import plot_metric
+from analysis.report import write_report
 from flows.before_after import tell_differences
 from flows.difference_figure import draw_differences
+from flows.explore.live import LiveStore
+from flows.explore.profiles import _told_samples
 from flows.studies import STUDIES
 from flows.studies.preparation import Request
 from flows.studies.reading import read_measured
 from flows.studies.sentences import tell_populations
-from store.metrics import Definition, open_settings, write_metrics
+from store.metrics import Definition, open_metrics, open_settings, write_metrics
 from store.repository import Repository
 
 Run = Callable[..., Result]
@@ -114,6 +118,40 @@ def test_a_plot_names_the_samples_that_it_shows(
     run("plot", "two_nn", *arguments, "-o", str(tmp_path / "dimension.svg"))
     (parts,) = titles
     assert told in " · ".join(parts)
+
+
+def test_a_plot_of_results_in_hand_names_them_too(mixed: str) -> None:
+    results = open_metrics(mixed, corpus="cats")
+    chosen = results.sel(model="tiny", step=10), results.sel(population="content")
+    for found in chosen:
+        axes = plot_metric(found, "two_nn", x="layer", population="content").axes[0]
+        assert "sample 400, seed 0 · " in axes.get_title(loc="left").replace("\n", " ")
+    moved = results.assign_attrs(uri=f"{mixed}-elsewhere")
+    assert "sample" not in plot_metric(moved, "two_nn").axes[0].get_title(loc="left")
+
+
+def test_the_explorer_knows_the_sample_of_each_value(mixed: str) -> None:
+    write(mixed, "content", [3.0, 4.0, 5.0], steps=[10], sample=50)
+    live = LiveStore(mixed)
+    values = live.values("cats", "residual", "two_nn", "content", ["tiny"])
+    sizes = [
+        (step, json.loads(sample)["sample"])
+        for step, sample in zip(values.step, values.sample, strict=True)
+    ]
+    assert sizes == [*[(0, 400)] * 3, *[(10, 50)] * 3]
+    told = "Values of several samples: sample 50, seed 0; sample 400, seed 0."
+    assert told in _told_samples(values)
+    last = values.where([step == 10 for step in values.step])
+    assert _told_samples(last) == "<p>Values of one sample: sample 50, seed 0.</p>"
+    cosines = live.values("cats", "residual", "average_cosine", "content", ["tiny"])
+    assert set(cosines.sample) == {""}
+    assert _told_samples(cosines) == ""
+
+
+def test_the_report_knows_the_sample_of_each_value(mixed: str, tmp_path: Path) -> None:
+    page = write_report(mixed, tmp_path / "report.html").read_text("utf-8")
+    assert '"settings":[{"sample":200,"seed":0},{"sample":400,"seed":0}]' in page
+    assert "two_nn: sample 200, seed 0; sample 400, seed 0" in page
 
 
 def test_diff_leaves_out_values_of_other_samples(run: Run, mixed: str) -> None:

@@ -66,6 +66,17 @@ def test_usage_errors(run: Run, runs: Path, arguments: list[str], code: int, mes
     assert message in run("watch", str(runs), *arguments, code=code).output
 
 
+@pytest.mark.parametrize("more", [(), ("--once",)])
+def test_a_source_that_is_not_there_is_told_once(
+    run: Run, runs: Path, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    absent = str(tmp_path / "runs" / "none")
+    told = run("watch", str(runs), absent, "--corpus", "cats", *more, code=2)
+    assert told.stdout == ""
+    assert told.stderr.count("does not exist") == 1
+    assert "a run that is yet to begin needs its folder" in " ".join(told.stderr.split())
+
+
 @pytest.mark.slow
 def test_an_interrupted_watcher_leaves_a_sound_store(store: str, runs: Path) -> None:
     # SIGTERM is made to do what Ctrl-C does.

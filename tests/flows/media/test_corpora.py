@@ -133,10 +133,13 @@ def test_texts_of_a_json_file_are_a_sequence_each(store: str, tmp_path: Path) ->
     file = tmp_path / "reviews.jsonl"
     file.write_text(
         '{"text": "good", "stars": 5}\n{"text": "", "stars": 0}\n{"text": "so so", "stars": 3}\n'
+        '{"text": " \\n", "stars": 1}\n'
     )
+    with pytest.raises(InputError, match=r"reviews\.jsonl#1 holds no text; leave --strict out"):
+        add_dataset(store, "reviews", file, Columns("text", "stars"), strict=True)
     added = add_dataset(store, "reviews", file, Columns("text", "stars"))
     assert (added.modality, added.texts, added.labels) == ("text", 2, 2)
-    assert [skipped.reason for skipped in added.skipped] == ["it holds no text"]
+    assert [skipped.reason for skipped in added.skipped] == ["it holds no text"] * 2
     corpus = open_store(store)["reviews"]
     assert corpus.text.values.tolist() == ["good", "so so"]
     assert corpus.text_label.values.tolist() == ["5", "3"]

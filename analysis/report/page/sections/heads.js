@@ -41,6 +41,7 @@ function content(model, name, about, { population, step }) {
   const points = cube.labels[head].flatMap((label, i) => cube.labels[depth].map((block, j) => ({
     y: cube.at(position(i, j)),
     error: cube.error(position(i, j)),
+    sample: cube.sample(position(i, j)),
     where: { model: model.label, ...where, [plainName(head)]: label, [depth]: block },
   })));
   const place = [`${axisTitle({ title: about.title, about })} of ${model.label}`, ...Object.entries(where).map(([dim, label]) => `${dim} ${label}`)].join(", ");

@@ -4,6 +4,7 @@ import { styleOf } from "../colours.js";
 import { cutCurves } from "../curves.js";
 import { Figure } from "../figure.js";
 import { counted } from "../format.js";
+import { commonSample } from "../samples.js";
 import { shownModels } from "../state.js";
 import { alongDepth, depthTitle, linesContent } from "../views.js";
 
@@ -44,6 +45,7 @@ function kindCurves(kind, slot, models, quantity, view) {
 
 function meanPoints(curves, kind) {
   const points = [];
+  const sample = commonSample(curves.flatMap((curve) => curve.points.map((point) => point.sample)));
   for (let i = 0; i < GRID; i += 1) {
     const x = i / (GRID - 1);
     const values = curves.map((curve) => interpolated(curve.points, x)).filter((value) => value !== null);
@@ -51,7 +53,7 @@ function meanPoints(curves, kind) {
     const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
     const squares = values.reduce((sum, value) => sum + (value - mean) ** 2, 0);
     const error = values.length > 1 ? Math.sqrt(squares / (values.length - 1) / values.length) : NaN;
-    points.push({ x, y: mean, error, where: { model: `mean of ${values.length} ${kind}s`, "relative depth": x } });
+    points.push({ x, y: mean, error, sample, where: { model: `mean of ${values.length} ${kind}s`, "relative depth": x } });
   }
   return points;
 }

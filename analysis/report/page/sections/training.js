@@ -94,6 +94,7 @@ function mapContent(model, { quantity, population }) {
   const points = columns.flatMap((step, i) => rows.map((layer, j) => ({
     y: cube.at(position(i, j)),
     error: cube.error(position(i, j)),
+    sample: cube.sample(position(i, j)),
     where: { model: model.label, population, step, [depth]: layer },
   })));
   return {

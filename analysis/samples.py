@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from analysis.curves import Abscissa, Hue, shown_population
+from store.errors import StoreError
 from store.identity import canonical
 from store.metrics import open_settings
 from store.schema import MODEL, POPULATION, STEP
@@ -17,32 +18,51 @@ from store.schema import MODEL, POPULATION, STEP
 SAMPLE_SETTINGS: Final = ("sample", "seed", "exclude_own_sequence")
 """Settings that say which rows a metric looked at, in the order in which they are shown."""
 
+SEVERAL: Final = "several samples: "
+"""How it begins what is said of values that are not of one sample."""
+
 
 def samples_of(found: xr.Dataset, metric: str) -> xr.DataArray:
     """Return which sample each value of a metric is of.
 
     Args:
-        found: Results that were opened from a store (model, step, layer, population).
+        found: Results that were opened from a store (model, step, layer, population), or a part of
+            them that still says of which model, step, layer and population it is.
         metric: Name of one of them.
 
     Returns:
         JSON of the settings of the sample (model, step, layer, population), empty where the value
-        is of no sample; without dimensions where none of the values is.
+        is of no sample; without dimensions where none of the values is, or where it is not known
+        which store they are from.
     """
-    held = open_settings(
-        found.attrs["uri"],
-        [metric],
-        corpus=found.attrs["corpus"],
-        models=[str(name) for name in found[MODEL].values],
-        snapshot=found.attrs["snapshot"],
-    )
+    held = _settings(found, metric)
     if metric not in held:
         return xr.DataArray(np.array("", dtype=object))
-    settings = held[metric]
+    samples = samples_among(held[metric])
+    kept = {dim: np.atleast_1d(found[dim].values) for dim in samples.dims if dim in found.coords}
+    return samples.reindex(kept, fill_value="")
+
+
+def _settings(found: xr.Dataset, metric: str) -> xr.Dataset:
+    if not {"uri", "corpus", "snapshot"} <= set(found.attrs) or MODEL not in found.coords:
+        return xr.Dataset()
+    try:
+        return open_settings(
+            found.attrs["uri"],
+            [metric],
+            corpus=found.attrs["corpus"],
+            models=[str(name) for name in np.atleast_1d(found[MODEL].values)],
+            snapshot=found.attrs["snapshot"],
+        )
+    except StoreError:  # The results may have outlived their store.
+        return xr.Dataset()
+
+
+def samples_among(settings: xr.DataArray) -> xr.DataArray:
+    """Return of settings, JSON, the part that says of which sample values are."""
     known = {text: _of_sample(text) for text in set(settings.values.ravel().tolist())}
     told = np.array([known[text] for text in settings.values.ravel()], dtype=object)
-    samples = settings.copy(data=told.reshape(settings.shape))
-    return samples.reindex({dim: found[dim].values for dim in samples.dims}, fill_value="")
+    return settings.copy(data=told.reshape(settings.shape))
 
 
 def _of_sample(settings: str) -> str:
@@ -73,7 +93,7 @@ def tell_samples(samples: Iterable[str]) -> str:
     """
     parsed = [json.loads(text) for text in sorted(set(samples)) if text]
     told = [_named(each) for each in sorted(parsed, key=lambda each: each.get("sample", 0))]
-    return f"several samples: {'; '.join(told)}" if len(told) > 1 else "".join(told)
+    return f"{SEVERAL}{'; '.join(told)}" if len(told) > 1 else "".join(told)
 
 
 def _named(settings: dict[str, int]) -> str:
@@ -84,7 +104,7 @@ def _named(settings: dict[str, int]) -> str:
 
 
 def tell_drawn_samples(
-    found: xr.Dataset, metric: str, x: Abscissa, hue: Hue, population: str
+    found: xr.Dataset, metric: str, x: Abscissa, hue: Hue, population: str | None
 ) -> str:
     """Say which samples the values are of that a figure of a metric shows.
 
@@ -93,7 +113,7 @@ def tell_drawn_samples(
         metric: Name of one of them.
         x: What runs along the figure; without steps, the last one of each curve is shown.
         hue: What tells the curves apart.
-        population: Rows shown where they are not the hue.
+        population: Rows shown where they are not the hue; ``all`` for None, or the first.
 
     Raises:
         UnknownPopulationError: If the results have no such population.
@@ -101,13 +121,14 @@ def tell_drawn_samples(
     values, samples = found[metric], samples_of(found, metric)
     if not samples.dims:
         return ""
-    if hue != POPULATION:
+    missing = [dim for dim in samples.dims if dim not in values.dims and dim in values.coords]
+    values = values.expand_dims(missing)
+    if hue != POPULATION and POPULATION in values.dims:
         chosen = {POPULATION: shown_population(values, population)}
         values, samples = values.sel(chosen), samples.sel(chosen)
     known = values.notnull()
-    inner = [dim for dim in known.dims if dim not in samples.dims]
-    known = known.any(inner)
-    if STEP not in (x, hue):
+    known = known.any([dim for dim in known.dims if dim not in samples.dims])
+    if STEP not in (x, hue) and STEP in known.dims:
         steps = known.any([dim for dim in known.dims if dim not in (MODEL, STEP, hue)])
         last = known[STEP].where(steps).max(STEP)
         known = known & (known[STEP] == last)
