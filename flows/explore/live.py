@@ -164,6 +164,8 @@ class LiveStore:
             samples = _samples_at(self.uri, self.snapshot, corpus, name)
             if samples.dims:
                 own = samples.sel({POPULATION: population, MODEL: table[MODEL].values})
+                # All heads of a layer are measured together.
+                own = own.isel({dim: 0 for dim in HEADS if dim in own.dims}, drop=True)
                 return own.broadcast_like(table).transpose(*table.dims).values
         return np.full(table.shape, "", dtype=object)
 
