@@ -78,7 +78,7 @@ def make_plan(
     )
 
 
-def _listed(metrics: Iterable[MetricLike]) -> Iterable[MetricLike]:
+def _listed(metrics: object) -> Iterable[MetricLike]:
     """Return metrics that were given as a list, or as a dictionary like ``METRICS``.
 
     Raises:

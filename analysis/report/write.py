@@ -79,7 +79,8 @@ def _measured(repository: Repository, held: HeldModel, snapshot: str) -> Measure
     assert isinstance(group, zarr.Group)
     causal = group.attrs.get("causal")
     results = read_metrics(repository, held.path, snapshot)
-    settings = read_settings(repository, held.path, list(results or ()), snapshot)
+    names = [] if results is None else [*map(str, results.data_vars)]
+    settings = read_settings(repository, held.path, names, snapshot)
     first, second = relative_depth(group.attrs.asdict(), [0, 1]).tolist()
     return Measured(
         held,

@@ -90,8 +90,8 @@ def write_metrics(
             _merge_sources(axes, definition, holding, sources)
         group.update_attributes(dict(boxes[0].attrs))
 
-    names = [definition.metric for definition in definitions] or sorted(boxes[0].data_vars)
-    repository.update(added_metrics(path, [str(name) for name in names], steps), change)
+    names = [definition.metric for definition in definitions] or [*map(str, boxes[0].data_vars)]
+    repository.update(added_metrics(path, names, steps), change)
     return repository.snapshot_id()
 
 
