@@ -128,7 +128,10 @@ def _set_step_axis(axes: Axes, steps: Values) -> None:
     """Space steps by their logarithm where they were chosen so, with step 0 shown."""
     positive = steps[steps > 0]
     if len(positive) == 0 or positive[-1] <= 4 * np.median(positive):
-        axes.locator_params(axis="x", integer=True)
+        if len(steps) > 1:
+            axes.locator_params(axis="x", integer=True)
+        else:
+            axes.set_xticks(steps, [f"{step:.0f}" for step in steps])
         return
     if steps[0] > 0:
         axes.set_xscale("log")

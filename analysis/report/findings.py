@@ -92,10 +92,10 @@ KINDS: Final = (
     _SHARED_FILES,
     _INCOMPLETE,
     _NONFINITE,
+    _SEVERAL_SAMPLES,
     _MISSING_STEPS,
     _NO_METRICS,
     _MISSING_SITES,
-    _SEVERAL_SAMPLES,
     _OUTLIERS,
     _REPEATED,
 )
@@ -126,9 +126,9 @@ def find(measured: Measured) -> list[Finding]:
         *_of_steps(_SHARED_FILES, [step.step for step in complete if step.shared]),
         *_of_steps(_INCOMPLETE, open_steps),
         *_nonfinite(complete),
+        *_several_samples(measured),
         *_without_metrics(measured, complete),
         *_missing_sites(complete),
-        *_several_samples(measured),
         *_shares(_OUTLIERS, measured.results, "n_dropped_outlier", "n", above=0.0),
         *_shares(
             _REPEATED, measured.results, "neighbors_n_duplicates", "neighbors_n", above=_NOTABLE

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite, log10
-from typing import Final
+from math import log10
+from typing import Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from bokeh.models import (
     BasicTicker,
     BoxSelectTool,
@@ -24,6 +25,8 @@ from analysis.samples import tell_samples
 from analysis.token_map import Plane
 from analysis.token_sample import TokenSample
 from flows.explore.live import Values
+
+Reals: TypeAlias = npt.NDArray[np.float64]
 
 HEIGHT: Final = 340
 MOST_STEP_TICKS: Final = 6
@@ -100,10 +103,10 @@ _POINT_COLUMNS: Final = (
 )
 
 
-def _fit(plot: figure, x: Iterable[float], y: Iterable[float]) -> None:
+def _fit(plot: figure, x: Reals, y: Reals) -> None:
     """Let a figure show all of some points: the browser finds no ranges while data come in."""
-    for shown, values in ((plot.x_range, tuple(x)), (plot.y_range, tuple(y))):
-        low, high = min(values), max(values)
+    for shown, values in ((plot.x_range, x), (plot.y_range, y)):
+        low, high = float(np.nanmin(values)), float(np.nanmax(values))
         margin = 0.05 * (high - low) or 0.1 * abs(high) or 1.0
         start, end = low - margin, high + margin
         shown.update(start=start, end=end, reset_start=start, reset_end=end)
@@ -114,9 +117,14 @@ def along_steps(step: int) -> float:
     return log10(1 + step)
 
 
-def number_steps(plot: figure, steps: Sequence[int]) -> None:
+def _along(steps: npt.NDArray[np.int64]) -> Reals:
+    places: Reals = np.log10(1.0 + steps)
+    return places
+
+
+def number_steps(plot: figure, steps: npt.NDArray[np.int64]) -> None:
     """Label the axis of a figure over training at steps there are, as many as have room."""
-    places = sorted({along_steps(step) for step in set(steps)}, reverse=True)
+    places = _along(np.unique(steps))[::-1].tolist()
     gap = (places[0] - places[-1]) / MOST_STEP_TICKS if places else 0.0
     ticks: list[float] = []
     for place in places:
@@ -130,83 +138,85 @@ def number_steps(plot: figure, steps: Sequence[int]) -> None:
 
 def fill_depth(chart: Chart, values: Values, steps: Sequence[int], colours: dict[str, str]) -> None:
     """Draw values over layers: a curve for each model and each of a few of the steps."""
-    curves: dict[tuple[str, int], list[int]] = {}
-    for row, (model, step) in enumerate(zip(values.model, values.step, strict=True)):
-        if step in steps:
-            curves.setdefault((model, step), []).append(row)
-    shown = _few(curves)
-    _fill(chart, values, {key: curves[key] for key in shown}, shown, colours, values.depth)
+    kept = values.where(np.isin(values.step, steps))
+    _fill(chart, kept, kept.step, colours, kept.depth.astype(np.float64))
 
 
 def fill_training(
     chart: Chart, values: Values, layers: Sequence[int], colours: dict[str, str]
 ) -> None:
     """Draw values over training: a curve for each model and each of a few of the layers."""
-    curves: dict[tuple[str, int], list[int]] = {}
-    for row, (model, layer) in enumerate(zip(values.model, values.depth, strict=True)):
-        if layer in layers:
-            curves.setdefault((model, layer), []).append(row)
-    shown = _few(curves)
-    x = [along_steps(step) for step in values.step]
-    _fill(chart, values, {key: curves[key] for key in shown}, shown, colours, x)
-    number_steps(chart.figure, values.step)
+    kept = values.where(np.isin(values.depth, layers))
+    _fill(chart, kept, kept.depth, colours, _along(kept.step))
+    number_steps(chart.figure, kept.step)
 
 
-def _few(curves: dict[tuple[str, int], list[int]]) -> dict[tuple[str, int], float]:
-    """Choose some steps or layers of each model, the last among them; the later the stronger."""
-    shown = {}
-    for model in dict.fromkeys(name for name, _ in curves):
-        labels = sorted(label for name, label in curves if name == model)
-        places = np.unique(np.linspace(0, len(labels) - 1, min(MOST_CURVES, len(labels))).round())
-        for number, place in enumerate(places):
-            shown[model, labels[int(place)]] = 0.3 + 0.7 * (number + 1) / len(places)
-    return shown
+def _curves(
+    values: Values, labels: npt.NDArray[np.int64], x: Reals
+) -> dict[tuple[str, float], npt.NDArray[np.intp]]:
+    """Choose some steps or layers of each model, the last among them; the later the stronger.
+
+    Args:
+        values: The values.
+        labels: What tells the curves of a model apart (value,).
+        x: Where each value is drawn.
+
+    Returns:
+        The rows of each curve in their order, by the model and how strong it is drawn.
+    """
+    chosen: dict[tuple[str, float], npt.NDArray[np.intp]] = {}
+    for model in dict.fromkeys(values.model.tolist()):
+        own = np.flatnonzero(values.model == model)
+        known = np.unique(labels[own])
+        places = np.unique(np.linspace(0, len(known) - 1, min(MOST_CURVES, len(known))).round())
+        for number, place in enumerate(places.astype(int).tolist()):
+            rows = own[labels[own] == known[place]]
+            alpha = 0.3 + 0.7 * (number + 1) / len(places)
+            chosen[str(model), alpha] = rows[np.argsort(x[rows], kind="stable")]
+    return chosen
 
 
 def _fill(
     chart: Chart,
     values: Values,
-    curves: dict[tuple[str, int], list[int]],
-    alphas: dict[tuple[str, int], float],
+    labels: npt.NDArray[np.int64],
     colours: dict[str, str],
-    x: Sequence[float],
+    x: Reals,
 ) -> None:
+    curves = _curves(values, labels, x)
+    chart.figure.visible = bool(curves)
     if not curves:
-        chart.figure.visible = False
         return
-    lines: dict[str, list[object]] = {key: [] for key in ("xs", "ys", "colour", "alpha")}
-    points: dict[str, list[object]] = {key: [] for key in _POINT_COLUMNS}
-    for key, rows in curves.items():
-        ordered = sorted(rows, key=lambda row: x[row])
-        lines["xs"].append([x[row] for row in ordered])
-        lines["ys"].append([values.value[row] for row in ordered])
-        lines["colour"].append(colours[key[0]])
-        lines["alpha"].append(alphas[key])
-        for row in ordered:
-            low, high, value = values.low[row], values.high[row], values.value[row]
-            known = isfinite(low) and isfinite(high)
-            cells = (
-                x[row],
-                value,
-                low if known else value,
-                high if known else value,
-                colours[key[0]],
-                alphas[key],
-                values.model[row],
-                values.step[row],
-                values.depth[row],
-                f"{low:.4g} to {high:.4g}" if known else "not known",
-                tell_samples([values.sample[row]]) or "every row",
-            )
-            for column, cell in zip(_POINT_COLUMNS, cells, strict=True):
-                points[column].append(cell)
-    drawn = [row for rows in curves.values() for row in rows]
-    bars = (values.value, values.low, values.high)
-    ends = (column[row] for column in bars for row in drawn)
-    _fit(chart.figure, (x[row] for row in drawn), filter(isfinite, ends))
-    chart.lines.data = lines
+    rows = np.concatenate(list(curves.values()))
+    lengths = [len(own) for own in curves.values()]
+    value, low, high = (column[rows] for column in (values.value, values.low, values.high))
+    known = np.isfinite(low) & np.isfinite(high)
+    told = {one: tell_samples([one]) or "every row" for one in set(values.sample[rows].tolist())}
+    # Arrays of numbers go to the browser as they are, lists value by value.
+    points = {
+        "x": x[rows],
+        "y": value,
+        "low": np.where(known, low, value),
+        "high": np.where(known, high, value),
+        "colour": [colours[model] for model in values.model[rows].tolist()],
+        "alpha": np.repeat([alpha for _, alpha in curves], lengths),
+        "model": values.model[rows].tolist(),
+        "step": values.step[rows].astype(np.int32),
+        "layer": values.depth[rows].astype(np.int32),
+        "bar": [
+            f"{one:.4g} to {other:.4g}" if both else "not known"
+            for one, other, both in zip(low.tolist(), high.tolist(), known.tolist(), strict=True)
+        ],
+        "sample": [told[one] for one in values.sample[rows].tolist()],
+    }
+    _fit(chart.figure, points["x"], np.concatenate([value, points["low"], points["high"]]))
+    chart.lines.data = {
+        "xs": [x[own] for own in curves.values()],
+        "ys": [values.value[own] for own in curves.values()],
+        "colour": [colours[model] for model, _ in curves],
+        "alpha": [alpha for _, alpha in curves],
+    }
     chart.points.data = points
-    chart.figure.visible = True
 
 
 def token_chart(colour: str) -> tuple[figure, ColumnDataSource]:
@@ -242,7 +252,7 @@ def token_chart(colour: str) -> tuple[figure, ColumnDataSource]:
 
 def fill_tokens(plot: figure, source: ColumnDataSource, plane: Plane, sample: TokenSample) -> None:
     """Draw a sample of tokens in a plane."""
-    _fit(plot, plane.points[:, 0].tolist(), plane.points[:, 1].tolist())
+    _fit(plot, plane.points[:, 0], plane.points[:, 1])
     source.data = {
         "x": plane.points[:, 0],
         "y": plane.points[:, 1],

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
-from itertools import compress
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +26,7 @@ _ONE_NUMBER = {MODEL, STEP, LAYER, BLOCK, POPULATION, *HEADS}
 
 @dataclass(frozen=True)
 class Values:
-    """One metric for some models, steps and depths: a table of columns of one length.
+    """One metric for some models, steps and depths: a table of columns (value,).
 
     Attributes:
         model: Name of the model of each value.
@@ -39,25 +38,23 @@ class Values:
         sample: JSON of the settings of the sample that it is of, empty where it is of every row.
     """
 
-    model: list[str]
-    step: list[int]
-    depth: list[int]
-    value: list[float]
-    low: list[float]
-    high: list[float]
-    sample: list[str]
+    model: npt.NDArray[np.object_]
+    step: npt.NDArray[np.int64]
+    depth: npt.NDArray[np.int64]
+    value: npt.NDArray[np.float64]
+    low: npt.NDArray[np.float64]
+    high: npt.NDArray[np.float64]
+    sample: npt.NDArray[np.object_]
 
-    def where(self, keep: Sequence[bool]) -> Values:
+    @classmethod
+    def none(cls) -> Values:
+        """Return a table without rows."""
+        names, whole, real = np.empty(0, object), np.empty(0, np.int64), np.empty(0)
+        return cls(names, whole, whole, real, real, real, names)
+
+    def where(self, keep: npt.NDArray[np.bool_]) -> Values:
         """Return the rows that are kept."""
-        return Values(
-            list(compress(self.model, keep)),
-            list(compress(self.step, keep)),
-            list(compress(self.depth, keep)),
-            list(compress(self.value, keep)),
-            list(compress(self.low, keep)),
-            list(compress(self.high, keep)),
-            list(compress(self.sample, keep)),
-        )
+        return Values(*(getattr(self, column.name)[keep] for column in fields(self)))
 
 
 class LiveStore:
@@ -132,10 +129,9 @@ class LiveStore:
         """Return the values of a metric that were computed."""
         results = self._of(corpus)
         wanted = [name for name in models if MODEL in results and name in results[MODEL].values]
-        found = Values([], [], [], [], [], [], [])
         name = result_name(metric, site)
         if name not in results or population not in results[POPULATION].values or not wanted:
-            return found
+            return Values.none()
         both = results[[one for one in (name, name + STDERR) if one in results]]
         # Arithmetic would read and compare what tells steps apart, again and again.
         both = both.reset_coords(drop=True)
@@ -145,15 +141,11 @@ class LiveStore:
         shape = (*table.shape[:2], len(depths))
         values, lows, highs = (part.values.reshape(shape) for part in (table, low, high))
         samples = self._samples(corpus, site, metric, population, table).reshape(shape)
-        for i, j, k in np.argwhere(np.isfinite(values)).tolist():
-            found.model.append(wanted[i])
-            found.step.append(int(steps[j]))
-            found.depth.append(int(depths[k]))
-            found.value.append(float(values[i, j, k]))
-            found.low.append(float(lows[i, j, k]))
-            found.high.append(float(highs[i, j, k]))
-            found.sample.append(str(samples[i, j, k]))
-        return found
+        known = np.nonzero(np.isfinite(values))
+        i, j, k = known
+        names = np.array(wanted, dtype=object)
+        value, low, high = (part[known].astype(np.float64) for part in (values, lows, highs))
+        return Values(names[i], steps[j], depths[k], value, low, high, samples[known])
 
     def _samples(
         self, corpus: str, site: str, metric: str, population: str, table: xr.DataArray

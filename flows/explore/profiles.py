@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Final
 
+import numpy as np
 from bokeh.events import Event, SelectionGeometry
 from bokeh.layouts import row
 from bokeh.models import InlineStyleSheet, LayoutDOM
@@ -58,7 +59,7 @@ class Profiles:
         if self._depth.figure.xaxis.axis_label != label:
             self._depth.figure.xaxis.axis_label = label
         colours = _coloured(models, self._colours)
-        keep = [depth in chosen.layers for depth in values.depth]
+        keep = np.isin(values.depth, list(chosen.layers))
         fill_depth(self._depth, values.where(keep), chosen.steps, colours)
         fill_training(self._training, values, chosen.layers, colours)
         self._title(models, colours, values)
@@ -66,7 +67,7 @@ class Profiles:
     def _title(self, models: Sequence[str], colours: dict[str, str], values: Values) -> None:
         site = self._choices.site
         metric = metrics_of(site).get(self._choices.metric)
-        if metric is None or not values.value:
+        if metric is None or not len(values.value):
             self._legend.text = (
                 "<h2>Nothing is computed yet for this choice</h2>"
                 "<p>Ask for a metric at the end of this page.</p>"
@@ -95,7 +96,7 @@ class Profiles:
 
 def _told_samples(values: Values) -> str:
     """Say which samples values are of, with care where they are several."""
-    told = tell_samples(values.sample)
+    told = tell_samples(values.sample.tolist())
     if told.startswith(SEVERAL):
         return (
             f"<p><strong>Values of {escape(told)}.</strong> Part of what differs between them comes"

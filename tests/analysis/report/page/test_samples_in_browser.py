@@ -68,6 +68,6 @@ def test_several_samples_of_one_model_are_told_by_step(
     for _ in range(3):
         browser.press("ArrowRight")
     spoken = str(browser.evaluate("document.getElementById('status').textContent"))
-    assert "step 8 · mean over blocks · sample of 50 tokens, seed 0" in spoken
+    assert "step 8 · sample of 50 tokens, seed 0" in spoken
     warnings = str(browser.evaluate("document.querySelector('#warnings').innerText"))
     assert "average_cosine: sample 50, seed 0; sample 400, seed 0" in warnings
