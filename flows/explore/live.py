@@ -144,8 +144,8 @@ class LiveStore:
         known = np.nonzero(np.isfinite(values))
         i, j, k = known
         names = np.array(wanted, dtype=object)
-        value, low, high = (part[known].astype(np.float64) for part in (values, lows, highs))
-        return Values(names[i], steps[j], depths[k], value, low, high, samples[known])
+        value, lower, upper = (part[known].astype(np.float64) for part in (values, lows, highs))
+        return Values(names[i], steps[j], depths[k], value, lower, upper, samples[known])
 
     def _samples(
         self, corpus: str, site: str, metric: str, population: str, table: xr.DataArray
