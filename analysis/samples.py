@@ -122,6 +122,8 @@ def tell_drawn_samples(
     if not samples.dims:
         return ""
     missing = [dim for dim in samples.dims if dim not in values.dims and dim in values.coords]
+    # Arithmetic would read and compare the other coordinates, for nothing.
+    values = values.drop_vars([name for name in values.coords if name not in samples.dims])
     values = values.expand_dims(missing)
     if hue != POPULATION and POPULATION in values.dims:
         chosen = {POPULATION: shown_population(values, population)}
