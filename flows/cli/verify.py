@@ -89,14 +89,24 @@ def verify(
 def _census(repository: Repository, what: str | None, *, as_json: bool) -> bool:
     from store.verify import census
 
+    layers = 0
+
     with progress_bar("verify") as progress:
-        findings = census(repository, what, progress=lambda _, total: progress(1, total))
+
+        def note(done: int, total: int) -> None:
+            nonlocal layers
+            layers = done
+            progress(1, total)
+
+        findings = census(repository, what, progress=note)
     if as_json:
         print_json([asdict(finding) for finding in findings])
     elif findings:
         print_findings(findings)
+    elif layers:
+        say(f"Every chunk of {what or repository.uri} is as it was written ({layers:,} layers).")
     else:
-        say(f"Every chunk of {what or repository.uri} is as it was written.")
+        say(f"No step is stored in {what or repository.uri}, so there is nothing to check.")
     return not findings
 
 
