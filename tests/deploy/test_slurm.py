@@ -14,10 +14,12 @@ import psutil
 import pytest
 import xarray as xr
 import yaml
+from click.testing import CliRunner
 from dask_jobqueue import SLURMCluster
 from dask_jobqueue.slurm import SLURMJob
 from distributed import Client
 
+from flows.cli import actlas
 from store.catalogue import catalogue
 from store.metrics import read_metrics
 from store.repository import Repository
@@ -152,11 +154,12 @@ def slurm(deploy, tmp_path_factory):
         subprocess.run([script, "stop", folder], check=True, timeout=120)
 
 
+def output_of(*command):
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
 def queue():
-    listed = subprocess.run(
-        ["squeue", "--noheader", "--format=%A"], capture_output=True, text=True, check=True
-    )
-    return listed.stdout.split()
+    return output_of("squeue", "--noheader", "--format=%A").split()
 
 
 def wait_until(condition, seconds=90):
@@ -201,8 +204,12 @@ def test_an_array_job_ingests_every_step_once(
     monkeypatch.setenv("ACTLAS_STORE", uri)
 
     def submit():
-        small = ["--mem=2G", "--cpus-per-task=1", "--array=0-1", "--wait"]
-        subprocess.run(["sbatch", *small, array_script], check=True, timeout=300)
+        small = ["--mem=2G", "--cpus-per-task=1", "--array=0-1", "--parsable"]
+        job = output_of("sbatch", *small, str(array_script))
+        # `sbatch --wait` would look every half a minute.
+        wait_until(lambda: not queue(), seconds=300)
+        ended = output_of("scontrol", "show", "job", "--oneliner", job).splitlines()
+        assert ["JobState=COMPLETED" in line for line in ended] == [True, True]
         return Repository.open(uri).snapshot_id()
 
     first = submit()
@@ -273,17 +280,19 @@ def test_compute_survives_a_cancelled_job(slurm, specification, training_run, fo
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{PATH}")
     monkeypatch.setenv("MARKER", str(marker))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(code), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.syspath_prepend(code)
     specification["jobs"] = {"minimum": 2, "maximum": 2}
     (folder / "cluster.yaml").write_text(yaml.safe_dump(specification))
-    actlas = [sys.executable, "-c", "from flows.cli import main; main()"]
 
     def run(*arguments):
-        subprocess.run([*actlas, *arguments], check=True, timeout=300, capture_output=True)
+        done = CliRunner().invoke(actlas, [str(argument) for argument in arguments])
+        assert done.exit_code == 0, done.output
 
     run("ingest", training_run, "--corpus", "plays", "--store", folder / "store")
     shutil.copytree(folder / "store", folder / "other")
     compute = ["compute", "average_cosine", "svd_anisotropy", "slow_metric:slow", "--store"]
-    started = [*actlas, *compute, folder / "store", "--dask", "slurm:cluster.yaml"]
+    program = [sys.executable, "-c", "from flows.cli import main; main()"]
+    started = [*program, *compute, folder / "store", "--dask", "slurm:cluster.yaml"]
     with subprocess.Popen(started, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as running:
         # A worker compiles first, where nothing was compiled before.
         wait_until(lambda: marker.exists() and marker.read_text(), seconds=240)
