@@ -3,6 +3,7 @@
 # ruff: noqa: F811 - fixtures are arguments of the same name
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from flows.cli import actlas
 from flows.corpora import add_ids
 from flows.running import CaptureOptions
 from flows.sweep import Outcome, Sweep, ingest_sweep
-from store import open_store
+from store import open_metrics, open_store
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -86,6 +87,30 @@ def test_a_network_lost_half_way_fails_what_it_has_to(served: Hub, ids_store: st
     served.faults = []
     again = swept(Sweep(ids_store, checkpoints, "ids", CaptureOptions()))
     assert [one.result.ingested for one in again if one.result] == [False, True]
+
+
+def test_revisions_are_watched_as_they_appear(
+    served: Hub, ids_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACTLAS_CACHE", str(tmp_path / "digests"))
+    later = served.refs[REPO].pop("step1000-tokens4B")
+    arguments = ["watch", REPO, "--corpus", "ids", "--store", ids_store, "--once", "--json"]
+
+    def look() -> dict[str, object]:
+        done = CliRunner().invoke(actlas, [*arguments, "--metrics", "average_cosine"])
+        assert done.exit_code == 0, done.output
+        *_, told = map(json.loads, done.stdout.splitlines())
+        return {name: told[name] for name in ("event", "held", "ingested", "failed")}
+
+    assert look() == {"event": "round", "held": 1, "ingested": 1, "failed": 0}
+    served.refs[REPO]["step1000-tokens4B"] = later
+    assert look() == {"event": "round", "held": 2, "ingested": 1, "failed": 0}
+    fetched = len(gets(served, "model.safetensors"))
+    assert look() == {"event": "round", "held": 2, "ingested": 0, "failed": 0}
+    assert len(gets(served, "model.safetensors")) == fetched
+    stored = open_metrics(ids_store, corpus="ids").average_cosine
+    assert list(stored.step.values) == [0, 1000]
+    assert stored.notnull().all()
 
 
 def test_repositories_are_steps_of_one_model(
