@@ -40,7 +40,7 @@ HEARTBEATS_MISSED: Final = 4
 """Heartbeats that may be missed; with fewer than three, runs that go on are given up."""
 
 MEMORY_LEASES: Final = (
-    "WARNING: the server keeps in memory who runs what. Restarted, it can hold the only slot of a"
+    "the server keeps in memory who runs what. Restarted, it can hold the only slot of a"
     " deployment for ever, and cancel every later run: start it with"
     " PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE=prefect.server.concurrency.lease_storage.filesystem"
 )
@@ -131,9 +131,8 @@ def deploy(file: Path) -> Iterator[str]:
         for pool in sorted({one.work_pool.name for one in described}):
             if _create_pool(client, pool):
                 yield f"Made the work pool {pool}"
-        _watch_heartbeats(client)
-        if _keeps_leases_in_memory(client):
-            yield MEMORY_LEASES
+        for warning in prepare_server(client):
+            yield f"WARNING: {warning}"
     command = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"]
     done = subprocess.run(  # noqa: S603  # no shell; the file is one argument
         [*command, "--prefect-file", str(file)], capture_output=True, text=True, check=False
@@ -151,6 +150,20 @@ def _create_pool(client: SyncPrefectClient, name: str) -> bool:
         client.create_work_pool(WorkPoolCreate(name=name, type="process"))
         return True
     return False
+
+
+def prepare_server(client: SyncPrefectClient) -> Iterator[str]:
+    """Have a server give up runs that have died.
+
+    Args:
+        client: A client of the server.
+
+    Yields:
+        What a person should set right about the server.
+    """
+    _watch_heartbeats(client)
+    if _keeps_leases_in_memory(client):
+        yield MEMORY_LEASES
 
 
 def _keeps_leases_in_memory(client: SyncPrefectClient) -> bool:
