@@ -13,12 +13,11 @@ export TOKENIZERS_PARALLELISM ?= false
 TEST_PROCESSES ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test crash lint docs format clean
+.PHONY: help demo test lint docs format clean
 
 help:
 	@echo "make demo    ingest real models, train a small one, measure, draw two figures into ./demo"
 	@echo "make test    run the tests"
-	@echo "make crash   kill what ingests, in every way: minutes, on a machine that does nothing else"
 	@echo "make lint    ruff, mypy and the import contract"
 	@echo "make docs    the documentation as pages, into ./site"
 	@echo "make format  let ruff rewrite what it can"
@@ -30,10 +29,6 @@ demo: $(VENV)/.models
 test: $(VENV)/.models
 	@echo "== Running the tests, $(TEST_PROCESSES) files at a time"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
-
-crash: $(VENV)/.models
-	@echo "== Killing servers, workers and machines, on a machine that does nothing else"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m crash
 
 lint: $(VENV)/.installed
 	@echo "== ruff check";          $(BIN)/ruff check .
@@ -57,7 +52,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	  echo "$(PYTHON) is $$($(PYTHON) -V 2>&1), and actlas needs Python 3.11 to 3.13. Give another: make PYTHON=/path/to/python3.11"; exit 1; }
 	@test -x $(BIN)/python || { echo "== Making the virtual environment $(VENV) with $$($(PYTHON) -V)"; "$(PYTHON)" -m venv $(VENV); }
 	@echo "== Installing actlas and the versions pinned in constraints.txt (torch is the big one: minutes on a slow line)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,plots,docs]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[test,plots,docs]'
+	@# On every core, where pip takes one; what is no Python in a package is nobody's fault.
+	@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null 2>&1 || true
 	@touch $@
 
 $(VENV)/.models: $(VENV)/.installed deploy/demo-requirements.txt deploy/check-requirements.txt

@@ -215,6 +215,9 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put files with slow tests first: the last file to begin is waited for alone."""
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    """Put files with slow tests first, by their minutes: the last to end is waited for alone."""
+    minutes: dict[Path, float] = {}
+    for item in items:
+        for marker in item.iter_markers("slow"):
+            minutes[item.path] = max(minutes.get(item.path, 0), marker.kwargs.get("minutes", 0.2))
+    items.sort(key=lambda item: -minutes.get(item.path, 0))

@@ -17,6 +17,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psutil
@@ -29,6 +30,7 @@ from store.repository import Repository
 from store.verify import census
 
 BIN = Path(sys.executable).parent
+ACTLAS = (sys.executable, "-c", "from flows.cli import main; main()")
 PATIENCE = 240
 """Seconds after which what has not happened never will, on a machine that does much else."""
 
@@ -78,13 +80,16 @@ class Lab:
             "PREFECT_SERVER_API_PORT": str(port),
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
             "PREFECT_SERVER_UI_ENABLED": "false",
-            "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "3",
+            # A hundred runs beforehand would be written anew whenever a schedule changes.
+            "PREFECT_SERVER_SERVICES_SCHEDULER_MAX_RUNS": "4",
+            "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "2",
             "PREFECT_SERVER_SERVICES_REPOSSESSOR_LOOP_SECONDS": "2",
-            # As deploy/ has it, but for the least time that a lost run can hold its slot.
+            # As deploy/ has it. What a run holds from the moment that a worker takes it is left at
+            # its five minutes: within less, the imports of a busy machine outlast it, the next run
+            # takes the slot, and so on, so that none ever begins.
             "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": (
                 "prefect.server.concurrency.lease_storage.filesystem"
             ),
-            "PREFECT_SERVER_CONCURRENCY_INITIAL_DEPLOYMENT_LEASE_DURATION": "30",
             "PREFECT_SERVER_DATABASE_TIMEOUT": "60",
             "PREFECT_WORKER_QUERY_SECONDS": "1",
             "PREFECT_CLI_PROMPT": "false",
@@ -123,9 +128,12 @@ class Lab:
         self.start("worker", str(BIN / "prefect"), "worker", "start", *options)
         self.wait(lambda: log.read_text().count("started!") > before)
 
+    def start_actlas(self, name: str, *arguments: str) -> None:
+        self.start(name, *ACTLAS, *arguments)
+
     def actlas(self, *arguments: str) -> str:
         done = subprocess.run(
-            [sys.executable, "-c", "from flows.cli import main; main()", *arguments],
+            [*ACTLAS, *arguments],
             env=self.environment,
             capture_output=True,
             text=True,
@@ -142,6 +150,12 @@ class Lab:
             process.wait()
             if process.stdout is not None:
                 process.stdout.close()
+
+    def end(self, name: str) -> int:
+        """End a process as a service manager does, and return its exit code."""
+        process = self.running.pop(name)
+        process.terminate()
+        return process.wait(PATIENCE)
 
     def cut_power(self) -> None:
         """End everything at once, runs that outlived their worker, too."""
@@ -181,12 +195,23 @@ class Lab:
     def ask(self, path: str, **body: object) -> list[Record]:
         return json.loads(self._request("POST", path, body))
 
-    def look_oftener(self, seconds: int) -> None:
-        """Shorten the interval of the schedule."""
-        deployment = json.loads(self._request("GET", "/deployments/name/watch/actlas"))
+    def deployment(self, name: str) -> Record:
+        """Return a deployment of the flow ``watch``."""
+        return json.loads(self._request("GET", f"/deployments/name/watch/{name}"))
+
+    def look_every(self, seconds: int) -> None:
+        """Have runs be scheduled; the first is soon, but not past before it can be planned."""
+        soon = (datetime.now(UTC) + timedelta(seconds=10)).isoformat()
+        self._schedule(schedule={"interval": seconds, "anchor_date": soon}, active=True)
+
+    def look_no_more(self) -> None:
+        self._schedule(active=False)
+
+    def _schedule(self, **changes: object) -> None:
+        deployment = self.deployment("actlas")
         (schedule,) = deployment["schedules"]
         place = f"/deployments/{deployment['id']}/schedules/{schedule['id']}"
-        self._request("PATCH", place, {"schedule": {"interval": seconds}, "active": True})
+        self._request("PATCH", place, changes)
 
     def _request(self, method: str, path: str, body: object = None) -> bytes:
         request = urllib.request.Request(
@@ -214,12 +239,13 @@ class Lab:
                 logs = sorted(self.folder.glob("*.log"))
                 told = [f"{path.name}:\n{path.read_text()[-4000:]}" for path in logs]
                 pytest.fail("\n".join(["it did not happen in time", *told]))
-            time.sleep(0.2)
+            time.sleep(0.5)
 
-    def runs(self, *states: str) -> list[Record]:
+    def runs(self, *states: str, deployment: str | None = None) -> list[Record]:
         """Return the runs that are in one of some states, the earliest first."""
         wanted = {"state": {"type": {"any_": list(states)}}}
-        return self.ask("/flow_runs/filter", flow_runs=wanted, sort="EXPECTED_START_TIME_ASC")
+        of = {} if deployment is None else {"deployments": {"name": {"any_": [deployment]}}}
+        return self.ask("/flow_runs/filter", flow_runs=wanted, sort="EXPECTED_START_TIME_ASC", **of)
 
     def ingesting(self, step: int) -> int:
         """Return how many tasks began to store a step; those of killed runs stay as they were."""

