@@ -9,8 +9,8 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 2
 export TOKENIZERS_PARALLELISM ?= false
 
-# The tests start services and workers of their own beside these.
-TEST_PROCESSES ?= 2
+# One more than the two cores that the tests are meant for: some wait for services much of the time.
+TEST_PROCESSES ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint docs format clean
