@@ -90,15 +90,20 @@ def standing(workers: int) -> Iterator[str]:
 
 
 def within_prefect(work: Callable[[], float]) -> float:
-    """Return the seconds of a Prefect flow whose one task does the work."""
+    """Return the seconds of a Prefect flow whose one task does the work.
+
+    The server has run another one before, as a lab's has.
+    """
     from prefect import flow
     from prefect.testing.utilities import prefect_test_harness
 
     from flows.attempts import attempt_each, attempted
 
+    works = [work, lambda: 0.0]
+
     @attempted("work")
     def once() -> float:
-        return work()
+        return works.pop()()
 
     @flow(persist_result=False)
     def computing() -> None:
@@ -106,6 +111,7 @@ def within_prefect(work: Callable[[], float]) -> float:
         attempt_each([("work", attempt)], float, str, time_limit=3600)
 
     with prefect_test_harness(server_startup_timeout=300):
+        computing()
         started = time.perf_counter()
         computing()
         return time.perf_counter() - started
