@@ -23,7 +23,7 @@ from distributed.security import Security
 from analysis.compute import measure
 from store.metrics import read_metrics
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(minutes=1)
 
 BIN = Path(sys.executable).parent
 

@@ -192,7 +192,7 @@ def training_run(tmp_path):
 
 
 @needs_slurm
-@pytest.mark.slow
+@pytest.mark.slow(minutes=2)
 def test_an_array_job_ingests_every_step_once(
     slurm, training_run, array_script, folder, monkeypatch
 ):

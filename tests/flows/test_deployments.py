@@ -103,6 +103,7 @@ def test_without_a_server_it_is_said_what_to_do(run_folder: Path) -> None:
         ("notify", checkpoint),
         ("notify", checkpoint, "--run", "watch/actlas"),
         ("flows", "deploy", "--file", FILE),
+        ("flows", "serve", run_folder, "--corpus", "cats"),
     ):
         assert "set PREFECT_API_URL" in run(*arguments, code=1).stderr.replace("\n", " ")
 

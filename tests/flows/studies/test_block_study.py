@@ -32,6 +32,7 @@ def test_the_point_where_a_difference_turns_lies_on_the_line() -> None:
     assert meeting_point(x, np.array([-3.0, -2.0, -1.0])) is None
 
 
+@pytest.mark.slow(minutes=1)
 @pytest.mark.usefixtures("quick_figures")
 def test_a_block_is_swept_drawn_and_told_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
