@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from analysis.groups import PackedMatrix
+from analysis.magnitudes import Magnitudes, Sizes
 from analysis.moment_kernels import mirror
 from analysis.moments import CentralMoments, Directions, Moments
 from analysis.outliers import EXCLUDED, OUTLIER, TYPICAL, Parts
@@ -63,6 +65,8 @@ class LayerStatistics:
         shapes: Shapes of sequences by population, by group.
         bounds: First row of every group, and the number of rows (group + 1).
         norms: Norm of every row (token).
+        peaks: Size of the largest value of every row (token).
+        drawn: Sizes of some values of every row (token, value).
         parts: Part of every row (token).
         sequence: Number of the sequence of every row (token), None for independent rows.
         undecided: The undecided rows.
@@ -77,10 +81,13 @@ class LayerStatistics:
     shapes: list[Mapping[str, Shapes]]
     bounds: Indices
     norms: Floats
+    peaks: Sizes
+    drawn: Sizes
     parts: Parts
     sequence: Indices | None
     undecided: UndecidedRows
     median: float
+    _known_sizes: dict[str, list[tuple[Floats, Magnitudes]]] = field(default_factory=dict)
 
     def members(self, population: Population) -> npt.NDArray[np.bool_]:
         """Return which rows (token) belong to a population."""
@@ -98,11 +105,13 @@ class LayerStatistics:
             if key in self.totals:
                 central.merge(self.totals[key])
         central.merge(self._undecided_moments(population, slice(None), scatter=self.scatter))
-        directions, shapes = Directions.zero(self.dim), Shapes()
-        for group in range(len(self.groups)):
-            directions.merge(self._group_directions(population, group))
-            shapes.merge(self._group_shapes(population, group))
-        return Moments(central, directions, [self._norms(population, slice(None))], shapes)
+        whole = Moments(central, Directions.zero(self.dim))
+        for group, (norms, magnitudes) in enumerate(self._sizes(population)):
+            whole.directions.merge(self._group_directions(population, group))
+            whole.shapes.merge(self._group_shapes(population, group))
+            whole.norms.append(norms)
+            whole.magnitudes.merge(magnitudes)
+        return whole
 
     def group(self, population: Population, group: int) -> Moments:
         """Return the moments of a population in one group, without the scatter."""
@@ -114,7 +123,8 @@ class LayerStatistics:
         central.merge(self._undecided_moments(population, rows, scatter=False))
         directions = self._group_directions(population, group)
         shapes = self._group_shapes(population, group)
-        return Moments(central, directions, [self._norms(population, rows)], shapes)
+        norms, magnitudes = self._sizes(population)[group]
+        return Moments(central, directions, [norms], magnitudes, shapes)
 
     def group_scatter(self, population: Population, group: int) -> Floats | None:
         """Return the scatter (dim, dim) of a population in one group, None if it was not kept."""
@@ -133,9 +143,21 @@ class LayerStatistics:
         whole.merge(self._undecided_moments(population, rows, scatter=True))
         return whole.scatter
 
-    def _norms(self, population: Population, rows: slice) -> Floats:
-        norms = self.norms[rows][self.members(population)[rows]]
-        return np.ones_like(norms) if population.unit else norms
+    def _sizes(self, population: Population) -> list[tuple[Floats, Magnitudes]]:
+        """Return the norms of the rows of a population, and the sizes of their values, by group."""
+        if population.name not in self._known_sizes:
+            members = self.members(population)
+            found = []
+            for first, last in itertools.pairwise(self.bounds.tolist()):
+                chosen = first + np.flatnonzero(members[first:last])
+                norms, peaks, drawn = self.norms[chosen], self.peaks[chosen], self.drawn[chosen]
+                if population.unit:
+                    peaks, drawn = peaks / norms, (drawn / norms[:, None]).astype(drawn.dtype)
+                    norms = np.ones_like(norms)
+                largest = float(peaks.max(initial=0.0))
+                found.append((norms, Magnitudes(largest, [np.sort(drawn, axis=None)])))
+            self._known_sizes[population.name] = found
+        return self._known_sizes[population.name]
 
     def _chosen(self, population: Population, rows: slice) -> npt.NDArray[np.bool_]:
         """Return which undecided rows (token) of a range of rows belong to a population."""

@@ -16,6 +16,7 @@ from analysis.neighbor_kernels import compiled
 Rows = npt.NDArray[np.floating]
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.signedinteger]
 Vectors = tuple[Floats, Floats, Floats, Floats]
 
 _STRIP_ROWS: Final = 16
@@ -41,6 +42,54 @@ def measure_norms(rows: Rows, norms: Floats) -> None:
             value = np.float64(rows[i, t])
             total += value * value
         norms[i] = np.sqrt(total)
+
+
+@compiled()
+def measure_sizes(
+    bits: Integers, mask: np.signedinteger, first: Indices, peaks: Integers, drawn: Integers
+) -> None:
+    """Write the size of the largest value of every row, and those of some others.
+
+    Sizes are read as integers, which rise with them; NaN is the largest of all.
+
+    Args:
+        bits: Bits of the rows (token, dim).
+        mask: All bits but the sign.
+        first: First dimension drawn of each row (token); the others follow at equal distances.
+        peaks: Receives the largest sizes (token).
+        drawn: Receives the sizes drawn (token, value).
+    """
+    width, count = bits.shape[1], drawn.shape[1]
+    for i in range(bits.shape[0]):
+        largest = mask ^ mask
+        for t in range(width):
+            largest = max(largest, bits[i, t] & mask)
+        peaks[i] = largest
+        for k in range(count):
+            drawn[i, k] = bits[i, (first[i] + k * width // count) % width] & mask
+
+
+@compiled()
+def of_rank(values: Integers, bounds: Indices, rank: int) -> int:
+    """Return the integer that ``rank`` others stand before, by halving the range of all.
+
+    Args:
+        values: Integers above −1 (value), rising from each bound to the next.
+        bounds: First place of every piece, and the number of values (piece + 1).
+        rank: A number below that.
+    """
+    low, high = 0, np.int64(values.max())
+    while low < high:
+        middle = low + (high - low) // 2
+        below = 0
+        for p in range(bounds.shape[0] - 1):
+            piece = values[bounds[p] : bounds[p + 1]]
+            below += np.searchsorted(piece, middle, side="right")
+        if below > rank:
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
 
 @compiled("reassoc", "contract")

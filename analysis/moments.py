@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.errors import AnalysisError
+from analysis.magnitudes import Magnitudes
 from analysis.moment_kernels import add_outer, merge_central
 from analysis.shapes import Shapes
 
@@ -161,12 +162,14 @@ class Moments:
         central: Central moments of the rows.
         directions: Sums of their unit vectors.
         norms: Their Euclidean norms, in pieces (token), in no particular order.
+        magnitudes: Sizes of their single values.
         shapes: Shapes of their sequences, all zero where they were not asked for.
     """
 
     central: CentralMoments
     directions: Directions
     norms: list[Floats] = field(default_factory=list)
+    magnitudes: Magnitudes = field(default_factory=Magnitudes)
     shapes: Shapes = field(default_factory=Shapes)
 
     @classmethod
@@ -179,6 +182,7 @@ class Moments:
         self.central.merge(other.central)
         self.directions.merge(other.directions)
         self.norms.extend(other.norms)
+        self.magnitudes.merge(other.magnitudes)
         self.shapes.merge(other.shapes)
 
 

@@ -18,8 +18,10 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
+from analysis import magnitudes
 from analysis.errors import InputError, NonFiniteRowsError, TooFewRowsError
 from analysis.layer import LayerStatistics, UndecidedRows, needed_keys
+from analysis.magnitudes import Sizes
 from analysis.moment_kernels import measure_norms
 from analysis.outliers import DROPPED, UNDECIDED, OutlierRule, Parts
 from analysis.partial import PartialPass, PartialSums, combine, median_norm
@@ -94,6 +96,8 @@ class _Pass:
         separate = any(population.typical for population in request.populations)
         self._rule = OutlierRule(table.codes, exact=exact, separate=separate)
         self._norms = np.empty(self._stop - self._first)
+        self._peaks: Sizes = np.empty(0)
+        self._drawn: Sizes = np.empty((0, 0))
         self._parts = np.empty(self._stop - self._first, np.int8)
         self._undecided = _UndecidedBuffer(request.undecided_bytes)
         self._collected: _Collected | None = None
@@ -114,6 +118,11 @@ class _Pass:
         place = slice(start - self._first, start - self._first + len(rows))
         norms = self._norms[place]
         measure_norms(rows, norms)
+        if place.start == 0:
+            count = magnitudes.drawn_per_row(self._table.n, rows.shape[1])
+            self._peaks = np.empty(len(self._norms), rows.dtype)
+            self._drawn = np.empty((len(self._norms), count), rows.dtype)
+        magnitudes.measure(rows, start, self._peaks[place], self._drawn[place])
         parts = self._rule.sort(start, norms)
         self._parts[place] = parts
         if not self._request.drop_nonfinite:
@@ -133,6 +142,8 @@ class _Pass:
         return PartialPass(
             first=self._first,
             norms=self._norms,
+            peaks=self._peaks,
+            drawn=self._drawn,
             parts=self._parts,
             sums=None
             if collected is None

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.layer import GroupPart, LayerStatistics, UndecidedRows
+from analysis.magnitudes import Sizes
 from analysis.moments import CentralMoments
 from analysis.outliers import TYPICAL, Parts
 from analysis.populations import OUTLIER_FACTOR
@@ -45,6 +46,8 @@ class PartialPass:
     Attributes:
         first: Number of its first row.
         norms: Norm of every row (token).
+        peaks: Size of the largest value of every row (token).
+        drawn: Sizes of some values of every row (token, value).
         parts: Part of every row (token).
         sums: What was summed; None where too many rows were undecided to be kept.
         largest_typical: Largest norm that was taken for typical.
@@ -53,6 +56,8 @@ class PartialPass:
 
     first: int
     norms: Floats
+    peaks: Sizes
+    drawn: Sizes
     parts: Parts
     sums: PartialSums | None
     largest_typical: float
@@ -101,6 +106,8 @@ def combine(
         shapes=[group for one in sums for group in one.shapes],
         bounds=sums[0].bounds,
         norms=np.concatenate([one.norms for one in ordered]),
+        peaks=np.concatenate([one.peaks for one in ordered]),
+        drawn=np.concatenate([one.drawn for one in ordered]),
         parts=np.concatenate([one.parts for one in ordered]),
         sequence=sequence,
         undecided=UndecidedRows(

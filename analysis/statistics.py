@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.errors import AnalysisError
+from analysis.magnitudes import median_of
 from analysis.moments import Directions, Moments
 from analysis.shapes import Shapes
 from analysis.spectrum import Spectrum, Tridiagonal
@@ -77,6 +78,16 @@ class Statistics:
     def median_norm(self) -> float:
         """Median norm of the rows; NaN without rows."""
         return float(np.median(self.norms)) if self.n else math.nan
+
+    @property
+    def max_activation(self) -> float:
+        """Largest |h| of a single value; NaN without rows."""
+        return self._moments.magnitudes.largest if self.n else math.nan
+
+    @cached_property
+    def median_activation(self) -> float:
+        """Median |h| of single values, of a sample of many; NaN without rows."""
+        return median_of(self._moments.magnitudes.drawn)
 
     @cached_property
     def variance(self) -> Floats:

@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
-from analysis.metrics.metric import Metric
+from analysis.metrics.metric import FloatArray, Metric
 from analysis.statistics import Statistics
+from store.schema import DIM
 
 _GODEY = "Godey et al. 2024, arXiv:2401.12143; Ethayarajh 2019, arXiv:1909.00512"
 _TIMKEY = "Timkey & van Schijndel 2021, arXiv:2109.04404"
@@ -50,24 +51,39 @@ def average_cosine_across(statistics: Statistics) -> float:
     return (float(directions.total @ directions.total) - directions.sequence_squares) / pairs
 
 
-def rogue_shares(statistics: Statistics, count: int) -> float:
-    """Return the share of the average cosine owed to the dimensions that add most to it.
+def cosine_share_by_dimension(statistics: Statistics) -> FloatArray:
+    """Return the share of the average cosine owed to each dimension (dim).
 
     Dimension k adds ((Σu)_k² − Σu_k²)/(n(n − 1)). The shares of all dimensions add up to 1 but
     need not be positive. NaN for fewer than two rows, or an average cosine of exactly 0.
 
+    Source: Timkey & van Schijndel 2021.
+    """
+    added = _added_by_dimension(statistics)
+    total = float(added.sum())
+    return added / total if total else np.full_like(added, np.nan)
+
+
+def rogue_shares(statistics: Statistics, count: int) -> float:
+    """Return the share of the average cosine owed to the dimensions that add most to it.
+
     Args:
         statistics: Statistics of the rows.
-        count: Number of dimensions taken together.
+        count: Number of dimensions taken together; see ``cosine_share_by_dimension``.
 
     Source: Timkey & van Schijndel 2021.
     """
-    directions = statistics.directions
-    added = directions.total**2 - directions.squares
+    added = _added_by_dimension(statistics)
     total = float(added.sum())
-    if directions.n < 2 or total == 0:
-        return math.nan
-    return float(np.sort(added)[::-1][:count].sum()) / total
+    return float(np.sort(added)[::-1][:count].sum()) / total if total else math.nan
+
+
+def _added_by_dimension(statistics: Statistics) -> FloatArray:
+    """Return n(n − 1) times what each dimension (dim) adds to the average cosine."""
+    directions = statistics.directions
+    if directions.n < 2:
+        return np.full_like(directions.total, np.nan)
+    return directions.total**2 - directions.squares
 
 
 def rogue_share_1(statistics: Statistics) -> float:
@@ -113,6 +129,18 @@ COSINE_METRICS = (
         range="-1 to 1",
         reference=_GODEY,
         undefined="fewer than two sequences",
+    ),
+    Metric(
+        "cosine_share_by_dimension",
+        cosine_share_by_dimension,
+        needs="moments",
+        version=1,
+        long_name="share of the average cosine owed to a dimension",
+        units="1",
+        range="any real number; all add up to 1",
+        reference=_TIMKEY,
+        undefined="fewer than two rows that are not zero",
+        dims=(DIM,),
     ),
     Metric(
         "rogue_share_1",

@@ -53,6 +53,10 @@ def test_three_rows_by_hand() -> None:
     assert found["mean_norm"] == pytest.approx(2)
     assert found["median_norm"] == pytest.approx(2)
     assert found["max_norm_ratio"] == pytest.approx(1.5)
+    # The values are 0, 0, 0, 1, 2, 3: the largest is 3, half of them are above and half below 1/2.
+    assert found["max_activation"] == 3
+    assert found["median_activation"] == pytest.approx(0.5)
+    assert found["max_activation_ratio"] == pytest.approx(6)
 
 
 def test_a_spectrum_by_hand() -> None:
@@ -131,12 +135,27 @@ def test_a_spiked_covariance_has_its_share() -> None:
     assert found["outlier_dimensions"] == 1
 
 
-SCALED = {"drift_norm", "mean_norm", "median_norm", "max_norm"}
+SCALED = {
+    "drift_norm",
+    "mean_norm",
+    "median_norm",
+    "max_norm",
+    "max_activation",
+    "median_activation",
+}
 ORIGIN = {name for name in SCALARS if METRICS[name].needs == "moments"} | {
     "svd_anisotropy_uncentred",
     "rankme",
 }
-AXES = {"rogue_share_1", "rogue_share_3", "max_kurtosis", "outlier_dimensions"}
+AXES = {
+    "rogue_share_1",
+    "rogue_share_3",
+    "max_kurtosis",
+    "outlier_dimensions",
+    "max_activation",
+    "median_activation",
+    "max_activation_ratio",
+}
 
 
 @pytest.mark.parametrize("power", [-100, -3, 20, 60])
