@@ -12,6 +12,7 @@ from analysis.errors import InputError
 from analysis.evaluate import Plan, request_of
 from analysis.groups import group_count
 from analysis.layer import needed_keys
+from analysis.magnitudes import drawn_per_row
 from analysis.rows import BLOCK_ROWS
 
 IDLE_BYTES: Final = 256 << 20
@@ -20,6 +21,8 @@ IDLE_BYTES: Final = 256 << 20
 _BLOCKS_READ: Final = 4
 _MATRICES_FINISHING: Final = 3
 _BYTES_A_ROW: Final = 48
+_BYTES_A_SIZE: Final = 4
+_BYTES_A_NORM: Final = 8
 CANDIDATE_BYTES: Final = 24
 SPARE_CANDIDATES: Final = 16
 
@@ -33,10 +36,15 @@ def needed_bytes(plan: Plan, *, dim: int, n: int) -> int:
         n: Number of its rows.
     """
     spectrum = any(metric.needs in ("spectrum", "partition") for metric in plan.metrics)
-    keys = len(needed_keys(plan.populations))
+    named = tuple(one for one in plan.populations if one.expression is None)
+    chosen = len(plan.populations) - len(named)
+    # Of what an expression chooses there are no outliers to be told apart.
+    keys = len(needed_keys(named)) + chosen
     block = 4 * BLOCK_ROWS * dim
     matrix = 8 * dim * dim
-    held = _BYTES_A_ROW * n
+    tables = chosen + bool(named)
+    sizes = _BYTES_A_SIZE * drawn_per_row(n, dim) + _BYTES_A_NORM
+    held = n * (_BYTES_A_ROW * tables + sizes * (tables + len(plan.populations)))
     passing = (_BLOCKS_READ + keys) * block
     if spectrum:
         held += keys * matrix

@@ -34,6 +34,10 @@ class InputError(AnalysisError):
     """The array handed in cannot be read as rows of activations."""
 
 
+class RowExpressionError(InputError):
+    """Rows were to be chosen by what is no expression over their tokens."""
+
+
 class NonFiniteRowsError(AnalysisError):
     """Rows hold NaN or infinity where the data was said to be finite."""
 

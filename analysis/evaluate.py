@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -13,9 +14,9 @@ from analysis.jackknife import leave_out_groups, standard_error
 from analysis.layer import LayerStatistics
 from analysis.metrics.metric import STDERR, Metric
 from analysis.neighborhoods import Sample, choose_rows, measure_neighborhood, sample_tokens
-from analysis.onepass import pass_over
+from analysis.onepass import pass_over, pass_over_all
 from analysis.outliers import DROPPED
-from analysis.populations import CONTENT, FIRST, SPECIAL, Population, TokenTable
+from analysis.populations import CONTENT, FIRST, SPECIAL, UNCHOSEN, Population, TokenTable
 from analysis.request import Request
 from analysis.rows import RowSource
 from analysis.statistics import Statistics
@@ -77,20 +78,53 @@ def measure_layer(source: RowSource, table: TokenTable, plan: Plan) -> Results:
         NonFiniteRowsError: If rows hold NaN or infinity and are not to be dropped.
         InputError: If the rows do not fit the table.
     """
-    moment = moment_metrics(plan)
-    neighbor = tuple(metric for metric in plan.metrics if metric.needs == "neighbors")
-    typical = any(population.typical for population in plan.neighbor_populations)
+    choices = _choices(table, plan)
+    passed = [choice for choice in choices if _needs_pass(choice[1])]
+    found = pass_over_all(source, [(rows, request_of(part)) for rows, part in passed])
+    layers = dict(zip((part for _, part in passed), found, strict=True))
+    del found
     results: Results = {}
-    layer = None
-    if moment or (neighbor and typical):
-        layer = pass_over(source, table, request_of(plan))
-    if layer is not None and moment:
-        results = finish_moments(source, layer, table, plan)
-    if neighbor:
-        for population in plan.neighbor_populations:
-            values = _neighbor_values(source, table, population, neighbor, plan, layer)
-            _put(results, population, values)
+    for rows, part in choices:
+        median = math.nan
+        if part in layers:
+            # What is known of the layer is let go before rows of it are searched for neighbours.
+            layer = layers.pop(part)
+            median = layer.median
+            for name, values in finish_moments(source, layer, rows, part).items():
+                results.setdefault(name, {}).update(values)
+            del layer
+        _put_neighbors(results, source, rows, part, median)
     return results
+
+
+def _needs_pass(plan: Plan) -> bool:
+    """Return whether all rows are passed over, for their moments or their median norm."""
+    typical = any(population.typical for population in plan.neighbor_populations)
+    return bool(moment_metrics(plan) and plan.populations) or typical
+
+
+def _choices(table: TokenTable, plan: Plan) -> list[tuple[TokenTable, Plan]]:
+    """Return what is to be measured of all rows, and of those that each expression chooses.
+
+    The latter are content in tables of their own.
+    """
+    every = dict.fromkeys((*plan.populations, *plan.neighbor_populations))
+    chosen = [one for one in every if one.expression is not None]
+    parts: list[tuple[TokenTable, Plan]] = []
+    if len(chosen) < len(every):
+        parts.append((table, _of_populations(plan, set(every) - set(chosen))))
+    for one in chosen:
+        assert one.expression is not None
+        parts.append((table.choose(one.expression), _of_populations(plan, {one})))
+    return parts
+
+
+def _of_populations(plan: Plan, kept: Collection[Population]) -> Plan:
+    return replace(
+        plan,
+        populations=tuple(one for one in plan.populations if one in kept),
+        neighbor_populations=tuple(one for one in plan.neighbor_populations if one in kept),
+    )
 
 
 def moment_metrics(plan: Plan) -> tuple[Metric, ...]:
@@ -102,9 +136,11 @@ def request_of(plan: Plan) -> Request:
     """Return what a pass has to collect for a plan."""
     metrics = moment_metrics(plan)
     scatter = any(metric.needs in ("spectrum", "partition") for metric in metrics)
+    central = any(metric.needs in ("moments", "frequency") for metric in metrics)
     return Request(
         plan.populations if metrics else plan.neighbor_populations,
         scatter=scatter,
+        central=scatter or central,
         shapes=any(metric.needs == "sequences" for metric in metrics),
         errors=scatter and plan.errors,
         grouped=plan.errors,
@@ -174,6 +210,8 @@ def _counts(layer: LayerStatistics, table: TokenTable, population: Population) -
         "n_dropped_outlier": content & population.typical & ~layer.members(population),
         "n_dropped_zero": content & population.unit & (layer.norms == 0),
     }
+    if population.expression is not None:
+        left_out["n_dropped_unchosen"] = finite & (table.codes == UNCHOSEN)
     counts = {name: int(rows.sum()) for name, rows in left_out.items()}
     members = layer.members(population)
     counts["n"] = int(members.sum())
@@ -183,13 +221,27 @@ def _counts(layer: LayerStatistics, table: TokenTable, population: Population) -
     return {name: np.asarray(float(count)) for name, count in counts.items()}
 
 
+def _put_neighbors(
+    results: Results,
+    source: RowSource,
+    table: TokenTable,
+    plan: Plan,
+    median: float,
+) -> None:
+    metrics = tuple(metric for metric in plan.metrics if metric.needs == "neighbors")
+    if metrics:
+        for population in plan.neighbor_populations:
+            values = _neighbor_values(source, table, population, metrics, plan, median)
+            _put(results, population, values)
+
+
 def _neighbor_values(
     source: RowSource,
     table: TokenTable,
     population: Population,
     metrics: tuple[Metric, ...],
     plan: Plan,
-    layer: LayerStatistics | None,
+    median: float,
 ) -> dict[str, Floats]:
     content = population.from_content
     tokens = sample_tokens(table, plan.sample, plan.seed, content=content)
@@ -197,7 +249,7 @@ def _neighbor_values(
     sample = choose_rows(
         Sample(source.rows(tokens), sequence),
         population,
-        layer,
+        median,
         drop_nonfinite=plan.drop_nonfinite,
     )
     found = measure_neighborhood(

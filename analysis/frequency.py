@@ -38,6 +38,21 @@ class FrequencyProfile:
     n_directed: Floats
 
 
+def occurrences(
+    token_ids: npt.NDArray[np.integer], content: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.int64]:
+    """Return how often the token of each row (token) occurs in content.
+
+    Args:
+        token_ids: Id of each token (token).
+        content: Whether it is content (token).
+    """
+    _, place = np.unique(token_ids, return_inverse=True)
+    counts = np.bincount(place[content], minlength=int(place.max(initial=-1)) + 1)
+    found: npt.NDArray[np.int64] = counts[place]
+    return found
+
+
 def frequency_bins(token_ids: npt.NDArray[np.integer], content: npt.NDArray[np.bool_]) -> Bins:
     """Return the bin of every row by how often its token occurs in content.
 
@@ -45,8 +60,7 @@ def frequency_bins(token_ids: npt.NDArray[np.integer], content: npt.NDArray[np.b
         token_ids: Id of each token (token).
         content: Whether it is content (token).
     """
-    _, place = np.unique(token_ids, return_inverse=True)
-    counts = np.bincount(place[content], minlength=int(place.max(initial=-1)) + 1)[place]
+    counts = occurrences(token_ids, content)
     bins: Bins = (np.searchsorted(FREQUENCIES, np.maximum(counts, 1), side="right") - 1).astype(
         np.int8
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -9,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from analysis.inputs import ArrayRows
-from analysis.rows import RowSource
+from analysis.rows import Indices, Rows, RowSource
 from store.schema import DIM, HEAD, HEAD_DIM, KEY_VALUE_HEAD, TOKEN, unit_dimension
 from store.slab import Slab
 
@@ -33,6 +34,29 @@ def has_values(slab: Slab) -> bool:
     return tuple(name for name in slab.dims if name not in (HEAD, KEY_VALUE_HEAD)) == (TOKEN,)
 
 
+class SlabRows:
+    """Consecutive rows of a slab, numbered as in the slab; a block is valid until the next.
+
+    Args:
+        slab: The slab.
+        first: The first row.
+        stop: One past the last, the last of the slab by default.
+    """
+
+    def __init__(self, slab: Slab, first: int = 0, stop: int | None = None) -> None:
+        self._slab = slab
+        self._first = first
+        self._stop = slab.n_tokens if stop is None else stop
+
+    def blocks(self, *, rows: int) -> Iterator[tuple[int, Rows]]:
+        """Yield (first token, rows (token, dim)) in token order, about ``rows`` at a time."""
+        yield from self._slab.stretch(self._first, self._stop, rows=rows, reuse=True)
+
+    def rows(self, indices: Indices) -> Rows:
+        """Return the rows (token, dim) of rising token numbers."""
+        return self._slab.rows(indices)
+
+
 def row_sources(slab: Slab) -> list[RowSource]:
     """Return the rows of each head of a slab, of the slab itself without heads.
 
@@ -40,10 +64,10 @@ def row_sources(slab: Slab) -> list[RowSource]:
     """
     dimension = head_dimension(slab)
     if dimension is None:
-        return [slab]
+        return [SlabRows(slab)]
     count = slab.shape[slab.dims.index(dimension)]
     if 4 * int(np.prod(slab.shape)) > HELD_BYTES and has_rows(slab):
-        return [replace(slab, head=head) for head in range(count)]
+        return [SlabRows(replace(slab, head=head)) for head in range(count)]
     values = np.empty(slab.shape, np.float32)
     for start, block in slab.blocks():
         values[:, start : start + block.shape[1]] = block

@@ -59,6 +59,7 @@ class LayerStatistics:
     Attributes:
         dim: Width of the rows.
         scatter: Whether products between dimensions were collected.
+        central: Whether means and powers by dimension were.
         totals: Central moments of each part over all groups.
         groups: Central moments of each part, by group.
         directions: Directions, by group.
@@ -75,6 +76,7 @@ class LayerStatistics:
 
     dim: int
     scatter: bool
+    central: bool
     totals: dict[int, CentralMoments]
     groups: list[dict[int, GroupPart]]
     directions: list[GroupDirections]
@@ -100,12 +102,7 @@ class LayerStatistics:
 
     def total(self, population: Population) -> Moments:
         """Return the moments of a population, with the scatter if the pass was asked for it."""
-        central = CentralMoments.zero(self.dim, scatter=self.scatter)
-        for key in _keys(population):
-            if key in self.totals:
-                central.merge(self.totals[key])
-        central.merge(self._undecided_moments(population, slice(None), scatter=self.scatter))
-        whole = Moments(central, Directions.zero(self.dim))
+        whole = Moments(self._total_moments(population), Directions.zero(self.dim))
         for group, (norms, magnitudes) in enumerate(self._sizes(population)):
             whole.directions.merge(self._group_directions(population, group))
             whole.shapes.merge(self._group_shapes(population, group))
@@ -115,16 +112,33 @@ class LayerStatistics:
 
     def group(self, population: Population, group: int) -> Moments:
         """Return the moments of a population in one group, without the scatter."""
+        directions = self._group_directions(population, group)
+        shapes = self._group_shapes(population, group)
+        norms, magnitudes = self._sizes(population)[group]
+        central = self._group_moments(population, group)
+        return Moments(central, directions, [norms], magnitudes, shapes)
+
+    def _total_moments(self, population: Population) -> CentralMoments:
+        if not self.central:
+            return CentralMoments.counted(int(self.members(population).sum()), self.dim)
+        central = CentralMoments.zero(self.dim, scatter=self.scatter)
+        for key in _keys(population):
+            if key in self.totals:
+                central.merge(self.totals[key])
+        central.merge(self._undecided_moments(population, slice(None), scatter=self.scatter))
+        return central
+
+    def _group_moments(self, population: Population, group: int) -> CentralMoments:
+        if not self.central:
+            norms, _ = self._sizes(population)[group]
+            return CentralMoments.counted(len(norms), self.dim)
         rows = slice(self.bounds[group], self.bounds[group + 1])
         central = CentralMoments.zero(self.dim, scatter=False)
         for key in _keys(population):
             if key in self.groups[group]:
                 central.merge(self.groups[group][key].central)
         central.merge(self._undecided_moments(population, rows, scatter=False))
-        directions = self._group_directions(population, group)
-        shapes = self._group_shapes(population, group)
-        norms, magnitudes = self._sizes(population)[group]
-        return Moments(central, directions, [norms], magnitudes, shapes)
+        return central
 
     def group_scatter(self, population: Population, group: int) -> Floats | None:
         """Return the scatter (dim, dim) of a population in one group, None if it was not kept."""

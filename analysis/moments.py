@@ -64,6 +64,12 @@ class CentralMoments:
         cubes, quartics = (squared * centred).sum(axis=0), (squared * squared).sum(axis=0)
         return cls(len(rows), mean, squared.sum(axis=0), cubes, quartics, matrix)
 
+    @classmethod
+    def counted(cls, n: int, dim: int) -> CentralMoments:
+        """Return the statistics of n rows of width ``dim`` of which no more is known: NaN."""
+        mean, squares, cubes, quartics = np.full((4, dim), np.nan)
+        return cls(n, mean, squares, cubes, quartics, None)
+
     def merge(self, other: CentralMoments) -> None:
         """Add the statistics of other rows.
 

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.errors import NonFiniteRowsError
-from analysis.layer import LayerStatistics
 from analysis.metrics.intrinsic_dimension import DECIMATIONS
 from analysis.metrics.metric import STDERR, Metric
 from analysis.moment_kernels import measure_norms
@@ -72,14 +71,14 @@ class Sample:
 
 
 def choose_rows(
-    sample: Sample, population: Population, layer: LayerStatistics | None, *, drop_nonfinite: bool
+    sample: Sample, population: Population, median: float, *, drop_nonfinite: bool
 ) -> Sample:
     """Return the rows of a sample of content, or of all rows, that are in a population.
 
     Args:
         sample: Rows of content, or of all rows.
         population: The population.
-        layer: Statistics of the layer, which hold its median norm; needed for typical rows.
+        median: Median norm of content of the layer; needed for typical rows.
         drop_nonfinite: Whether rows with NaN or infinity are left out, instead of refused.
 
     Raises:
@@ -95,10 +94,11 @@ def choose_rows(
             " activations. Such rows are left out only for a step that was stored with them"
         )
     if population.typical:
-        assert layer is not None
-        chosen &= norms <= OUTLIER_FACTOR * layer.median
+        chosen &= norms <= OUTLIER_FACTOR * median
     if population.unit:
         chosen &= norms > 0
+    if not population.unit and chosen.all():
+        return sample
     sequence = None if sample.sequence is None else sample.sequence[chosen]
     values: Rows = rows[chosen]
     if population.unit:
@@ -132,11 +132,13 @@ def measure_neighborhood(
     k = max(metric.k for metric in metrics)
     neighbors = nearest_neighbors(sample.rows, k, groups=sequences, threads=threads, minimum=0)
     values = {metric.name: np.asarray(metric.function(neighbors), np.float64) for metric in metrics}
-    kept = neighbors.kept
+    kept, n_duplicates = neighbors.kept, neighbors.n_duplicates
+    del neighbors
+    rows = sample.rows if n_duplicates == 0 else sample.rows[kept]
     spread = {}
     if errors:
         spread = subsample_errors(
-            sample.rows[kept],
+            rows,
             metrics,
             sequences=None if sample.sequence is None else sample.sequence[kept],
             exclude_own_sequence=exclude_own_sequence,
@@ -146,7 +148,7 @@ def measure_neighborhood(
     decimated = [metric for metric in metrics if DECIMATION in metric.dims]
     if decimated:
         levels = decimate(
-            sample.rows[kept],
+            rows,
             [replace(metric, dims=metric.dims[1:]) for metric in decimated],
             factors=DECIMATIONS[1:],
             groups=None if sequences is None else sequences[kept],
@@ -157,7 +159,7 @@ def measure_neighborhood(
             _prepend(values, metric.name, levels[metric.name].values)
             if errors:
                 _prepend(spread, metric.name, levels[metric.name + STDERR].values)
-    return Neighborhood(values, spread, len(kept), neighbors.n_duplicates)
+    return Neighborhood(values, spread, len(kept), n_duplicates)
 
 
 def _prepend(found: dict[str, Floats], name: str, others: Floats) -> None:

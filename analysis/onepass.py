@@ -13,7 +13,7 @@ a layer were unlike the later ones, a second pass starts from the exact median.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -48,15 +48,33 @@ def pass_over(source: RowSource, table: TokenTable, request: Request) -> LayerSt
         NonFiniteRowsError: If rows hold NaN or infinity and are not to be dropped.
         InputError: If the rows do not fit the table.
     """
-    found = pass_part(source, table, request)
-    statistics = combine([found], request, table.sequence)
-    if statistics is None:
-        exact = median_norm([found])
-        statistics = combine(
-            [pass_part(source, table, request, exact=exact)], request, table.sequence
-        )
-    assert statistics is not None
-    return statistics
+    return pass_over_all(source, [(table, request)])[0]
+
+
+def pass_over_all(
+    source: RowSource, wanted: Sequence[tuple[TokenTable, Request]]
+) -> list[LayerStatistics]:
+    """Collect the statistics of several choices of the rows of a layer, reading them once.
+
+    Args:
+        source: The rows, in the order of their sequences.
+        wanted: For each choice what is known about the rows, and what to collect.
+
+    Raises:
+        TooFewRowsError: If there are no rows.
+        NonFiniteRowsError: If rows hold NaN or infinity and are not to be dropped.
+        InputError: If the rows do not fit a table.
+    """
+    layers = []
+    found = _run(source, [_Pass(rows, request, (0, rows.n), None) for rows, request in wanted])
+    for (table, request), one in zip(wanted, found, strict=True):
+        statistics = combine([one], request, table.sequence)
+        if statistics is None:
+            again = pass_part(source, table, request, exact=median_norm([one]))
+            statistics = combine([again], request, table.sequence)
+        assert statistics is not None
+        layers.append(statistics)
+    return layers
 
 
 def pass_part(
@@ -81,9 +99,26 @@ def pass_part(
         NonFiniteRowsError: If rows hold NaN or infinity and are not to be dropped.
         InputError: If the rows do not fit the table.
     """
-    if table.n == 0:
+    return _run(source, [_Pass(table, request, rows or (0, table.n), exact)])[0]
+
+
+def _run(source: RowSource, passes: Sequence[_Pass]) -> list[PartialPass]:
+    """Go over the rows once for several passes over the same ones."""
+    if not passes:
+        return []
+    first, stop = passes[0].first, passes[0].stop
+    if first == stop:
         raise TooFewRowsError("there are no rows to measure: the token axis is empty")
-    return _Pass(table, request, rows or (0, table.n), exact).run(source)
+    read = first
+    for start, rows in aligned_blocks(source, first=first):
+        read = start + len(rows)
+        if read > stop:
+            break
+        for one in passes:
+            one.add(start, rows)
+    if read != stop:
+        raise InputError(f"the token table describes {stop} rows, there are {read}")
+    return [one.finish() for one in passes]
 
 
 class _Pass:
@@ -92,30 +127,19 @@ class _Pass:
     ) -> None:
         self._table = table
         self._request = request
-        self._first, self._stop = rows
+        self.first, self.stop = rows
         separate = any(population.typical for population in request.populations)
         self._rule = OutlierRule(table.codes, exact=exact, separate=separate)
-        self._norms = np.empty(self._stop - self._first)
+        self._norms = np.empty(self.stop - self.first)
         self._peaks: Sizes = np.empty(0)
         self._drawn: Sizes = np.empty((0, 0))
-        self._parts = np.empty(self._stop - self._first, np.int8)
+        self._parts = np.empty(self.stop - self.first, np.int8)
         self._undecided = _UndecidedBuffer(request.undecided_bytes)
         self._collected: _Collected | None = None
 
-    def run(self, source: RowSource) -> PartialPass:
-        """Go over the rows."""
-        read = self._first
-        for start, rows in aligned_blocks(source, first=self._first):
-            read = start + len(rows)
-            if read > self._stop:
-                break
-            self._add_block(start, rows)
-        if read != self._stop:
-            raise InputError(f"the token table describes {self._stop} rows, there are {read}")
-        return self._finish()
-
-    def _add_block(self, start: int, rows: Rows) -> None:
-        place = slice(start - self._first, start - self._first + len(rows))
+    def add(self, start: int, rows: Rows) -> None:
+        """Add consecutive rows, the first of them the one numbered ``start``."""
+        place = slice(start - self.first, start - self.first + len(rows))
         norms = self._norms[place]
         measure_norms(rows, norms)
         if place.start == 0:
@@ -137,10 +161,11 @@ class _Pass:
         inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=usable)
         self._collected.add(start, rows, inverse, parts)
 
-    def _finish(self) -> PartialPass:
+    def finish(self) -> PartialPass:
+        """Return what was found."""
         collected = self._collected
         return PartialPass(
-            first=self._first,
+            first=self.first,
             norms=self._norms,
             peaks=self._peaks,
             drawn=self._drawn,
@@ -165,7 +190,7 @@ class _Collected:
     """Everything that is summed, which needs to know the width of the rows."""
 
     def __init__(self, dim: int, table: TokenTable, request: Request) -> None:
-        keys = needed_keys(request.populations)
+        keys = needed_keys(request.populations) if request.central else ()
         self.dim = dim
         self.bounds = request.bounds(dim, table)
         self.moments = PartMoments(

@@ -100,6 +100,7 @@ def combine(
     return LayerStatistics(
         dim=sums[0].dim,
         scatter=request.scatter,
+        central=request.central,
         totals=totals,
         groups=[group for one in sums for group in one.groups],
         directions=[group for one in sums for group in one.directions],

@@ -23,6 +23,7 @@ class Request:
     Attributes:
         populations: Populations asked for.
         scatter: Whether products between dimensions are needed.
+        central: Whether means and powers by dimension are needed, as for a scatter.
         shapes: Whether shapes of whole sequences are needed.
         errors: Whether standard errors of spectra are wanted, so that scatters are kept by group.
         grouped: Whether anything is kept by group; otherwise all rows are one.
@@ -33,6 +34,7 @@ class Request:
 
     populations: tuple[Population, ...]
     scatter: bool = True
+    central: bool = True
     shapes: bool = False
     errors: bool = True
     grouped: bool = True

@@ -25,6 +25,7 @@ COUNTS: Final[dict[str, str]] = {
     "n_dropped_first": "first tokens of sequences left out",
     "n_dropped_outlier": "norm outliers left out",
     "n_dropped_zero": "rows of zeros left out",
+    "n_dropped_unchosen": "rows left out by the expression",
     "n_dropped_nonfinite": "rows with NaN or infinity left out",
     "neighbors_n": "distinct rows among which neighbours were sought",
     "neighbors_n_duplicates": "sampled rows left out because they equal another one",
@@ -99,7 +100,8 @@ def attributes(name: str, metric: Metric | None) -> dict[str, str | int]:
 
 def _population_names(plan: Plan) -> list[str]:
     wanted = {population.name for population in (*plan.populations, *plan.neighbor_populations)}
-    return [name for name in POPULATIONS if name in wanted]
+    named = [name for name in POPULATIONS if name in wanted]
+    return named + sorted(wanted - set(named))
 
 
 def _with_inner_coordinates(results: xr.Dataset) -> xr.Dataset:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -11,10 +11,9 @@ import numpy as np
 
 from analysis.blas import one_blas_thread
 from analysis.evaluate import finish_moments, moment_metrics, request_of
-from analysis.heads import head_dimension
+from analysis.heads import SlabRows, head_dimension
 from analysis.onepass import pass_part
 from analysis.partial import PartialPass, combine, median_norm
-from analysis.rows import Indices, Rows
 from analysis.tasks import SlabResult, SlabTask, run_slab_tasks, slab_bytes, stored_table
 from store.slab import Slab
 
@@ -61,7 +60,7 @@ def run_task(task: Task) -> Outcome:
     table = stored_table(slab.uri, slab.path, slab.snapshot)
     rows = (task.first, task.stop)
     with one_blas_thread():
-        source = _Stretch(slab, *rows)
+        source = SlabRows(slab, *rows)
         found = pass_part(source, table, request_of(plan), rows=rows, exact=task.exact)
     return StretchResult(task, found)
 
@@ -97,7 +96,8 @@ def _stretches(task: SlabTask, most_bytes: int) -> list[StretchTask]:
     slab, plan = task.slab, task.plan
     metrics = moment_metrics(plan)
     wanted = -(-slab_bytes(slab) // most_bytes)
-    if wanted < 2 or not metrics or head_dimension(slab) is not None:
+    chosen = any(population.expression is not None for population in plan.populations)
+    if wanted < 2 or not metrics or chosen or head_dimension(slab) is not None:
         return []
     part = SlabTask(slab, replace(plan, metrics=metrics, neighbor_populations=()))
     table = stored_table(slab.uri, slab.path, slab.snapshot)
@@ -140,20 +140,3 @@ class StretchCollector:
             return None
         with one_blas_thread():
             return SlabResult(task, (finish_moments(slab, layer, table, task.plan),))
-
-
-class _Stretch:
-    """Consecutive rows of a slab, numbered as in the slab."""
-
-    def __init__(self, slab: Slab, first: int, stop: int) -> None:
-        self._slab = slab
-        self._first = first
-        self._stop = stop
-
-    def blocks(self, *, rows: int) -> Iterator[tuple[int, Rows]]:
-        """Yield (first token, rows (token, dim)) in token order, about ``rows`` at a time."""
-        yield from self._slab.stretch(self._first, self._stop, rows=rows)
-
-    def rows(self, indices: Indices) -> Rows:
-        """Return the rows (token, dim) of rising token numbers."""
-        return self._slab.rows(indices)

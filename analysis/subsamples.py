@@ -135,20 +135,18 @@ def _evaluate(
 ) -> dict[str, FloatArray]:
     """Return the value of every metric (subsample, ...) by its name."""
     furthest = max(metric.k for metric in metrics)
-    found = [
-        nearest_neighbors(
+    values: dict[str, list[FloatArray]] = {metric.name: [] for metric in metrics}
+    for part in dealt:
+        found = nearest_neighbors(
             rows[part],
             furthest,
             minimum=0,
             groups=None if groups is None else groups[part],
             threads=threads,
         )
-        for part in dealt
-    ]
-    return {
-        metric.name: np.stack([np.asarray(metric.function(one), np.float64) for one in found])
-        for metric in metrics
-    }
+        for metric in metrics:
+            values[metric.name].append(np.asarray(metric.function(found), np.float64))
+    return {name: np.stack(several) for name, several in values.items()}
 
 
 def _deviation(values: FloatArray) -> FloatArray:

@@ -89,7 +89,9 @@ def _ours(
     from analysis.populations import TokenTable
 
     chosen = names or [
-        name for name, metric in METRICS.items() if metric.needs in ("moments", "spectrum")
+        name
+        for name, metric in METRICS.items()
+        if metric.needs in ("directions", "moments", "spectrum")
     ]
 
     def measure(rows: Rows) -> Sequence[float]:

@@ -35,7 +35,11 @@ WORKERS = 2
 WIDTH = 1024
 LAYERS = 24
 COSINE = ("average_cosine",)
-MOMENTS = tuple(name for name, metric in METRICS.items() if metric.needs in ("moments", "spectrum"))
+MOMENTS = tuple(
+    name
+    for name, metric in METRICS.items()
+    if metric.needs in ("directions", "moments", "spectrum")
+)
 
 
 def measure_out_of_core(*, quick: bool) -> list[Figure]:

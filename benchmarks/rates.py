@@ -111,7 +111,10 @@ def seconds_of(work: Callable[[], object]) -> float:
 
 def plans(errors: bool) -> Iterator[tuple[str, Plan]]:
     """The two kinds of metrics, with the populations that a run has unless told otherwise."""
-    for kind, needs in (("moments", ("moments", "spectrum")), ("neighbours", ("neighbors",))):
+    for kind, needs in (
+        ("moments", ("directions", "moments", "spectrum")),
+        ("neighbours", ("neighbors",)),
+    ):
         names = [name for name, metric in METRICS.items() if metric.needs in needs]
         yield kind, make_plan(names, None, labelled=True, errors=errors)
 

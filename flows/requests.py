@@ -112,7 +112,9 @@ class _Captured(_Request):
 class _Measured(_Request):
     metrics: list[str] | None = Field(default=None, description="Metrics; all when empty.")
     populations: list[str] | None = Field(
-        default=None, description="Rows measured: all, content, typical, unit; all four when empty."
+        default=None,
+        description="Rows measured: all, content, typical, unit, or expressions such as"
+        " 'content and position < 64'; all four when empty.",
     )
     sample: int = Field(
         default=10_000, ge=10, description="Tokens among which neighbours are sought."

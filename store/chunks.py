@@ -106,6 +106,12 @@ class ActivationArray:
         assert self.depth_dim is not None
         return np.asarray(self._labels[self.depth_dim][:])
 
+    def empty(self, count: int) -> Floats:
+        """Return room for so many rows (*inner_dims), the token axis narrowed to them."""
+        shape = list(self.inner_shape)
+        shape[self.token_axis] = count
+        return np.empty(shape, dtype=np.float32)
+
     def read(
         self,
         slot: int,
@@ -131,10 +137,8 @@ class ActivationArray:
             MissingChunkError: If a chunk was never written, or its object is gone.
             CorruptChunkError: If a chunk's bytes are not those that were written.
         """
-        shape = list(self.inner_shape)
-        shape[self.token_axis] = stop - start
         if out is None:
-            out = np.empty(shape, dtype=np.float32)
+            out = self.empty(stop - start)
         numbers = range(start // self.rows, -(-stop // self.rows))
         for number, encoded in self._encoded(slot, depth, numbers):
             first = number * self.rows
@@ -158,9 +162,7 @@ class ActivationArray:
             MissingChunkError: If a chunk was never written, or its object is gone.
             CorruptChunkError: If a chunk's bytes are not those that were written.
         """
-        shape = list(self.inner_shape)
-        shape[self.token_axis] = len(indices)
-        out = np.empty(shape, dtype=np.float32)
+        out = self.empty(len(indices))
         numbers, starts = np.unique(indices // self.rows, return_index=True)
         spans = pairwise([*starts.tolist(), len(indices)])
         whole = np.empty(self._chunk_shape, dtype=np.float32)

@@ -98,7 +98,7 @@ class Slab:
         yield from self.stretch(0, self.n_tokens, rows=rows)
 
     def stretch(
-        self, first: int, stop: int, *, rows: int = DEFAULT_ROWS
+        self, first: int, stop: int, *, rows: int = DEFAULT_ROWS, reuse: bool = False
     ) -> Iterator[tuple[int, Floats]]:
         """Stream some consecutive rows in token order.
 
@@ -106,6 +106,8 @@ class Slab:
             first: The first of them.
             stop: One past the last.
             rows: About how many rows a block holds.
+            reuse: Whether a block may be put where the one before it was: it is valid until the
+                next one then, and no memory has to be found for it.
 
         Yields:
             As ``blocks``: the first token of the block, and its values.
@@ -116,10 +118,14 @@ class Slab:
         """
         array = self._array
         size = -(-rows // array.rows) * array.rows
+        held: Floats | None = None
         while first < stop:
             # Blocks end with chunks, so that only those at both ends are decoded in part.
             end = min((first // size + 1) * size, stop)
-            yield first, self._headed(array.read(self.slot, self.depth, first, end))
+            if reuse and array.token_axis == 0:
+                held = array.empty(min(size, stop - first)) if held is None else held
+            room = held[: end - first] if held is not None and end - first <= len(held) else None
+            yield first, self._headed(array.read(self.slot, self.depth, first, end, out=room))
             first = end
 
     def rows(self, indices: npt.NDArray[np.integer]) -> Floats:

@@ -100,7 +100,7 @@ COSINE_METRICS = (
     Metric(
         "average_cosine",
         average_cosine,
-        needs="moments",
+        needs="directions",
         version=1,
         long_name="average cosine similarity",
         units="1",
@@ -111,7 +111,7 @@ COSINE_METRICS = (
     Metric(
         "average_cosine_within",
         average_cosine_within,
-        needs="moments",
+        needs="directions",
         version=1,
         long_name="average cosine similarity within sequences",
         units="1",
@@ -122,7 +122,7 @@ COSINE_METRICS = (
     Metric(
         "average_cosine_across",
         average_cosine_across,
-        needs="moments",
+        needs="directions",
         version=1,
         long_name="average cosine similarity across sequences",
         units="1",
@@ -133,7 +133,7 @@ COSINE_METRICS = (
     Metric(
         "cosine_share_by_dimension",
         cosine_share_by_dimension,
-        needs="moments",
+        needs="directions",
         version=1,
         long_name="share of the average cosine owed to a dimension",
         units="1",
@@ -145,7 +145,7 @@ COSINE_METRICS = (
     Metric(
         "rogue_share_1",
         rogue_share_1,
-        needs="moments",
+        needs="directions",
         version=1,
         long_name="share of the average cosine owed to one dimension",
         units="1",
@@ -156,7 +156,7 @@ COSINE_METRICS = (
     Metric(
         "rogue_share_3",
         rogue_share_3,
-        needs="moments",
+        needs="directions",
         version=1,
         long_name="share of the average cosine owed to three dimensions",
         units="1",

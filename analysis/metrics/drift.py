@@ -80,7 +80,7 @@ DRIFT_METRICS = (
     Metric(
         "mean_norm",
         mean_norm,
-        needs="moments",
+        needs="directions",
         version=1,
         long_name="mean norm of the rows",
         units="activation",

@@ -108,7 +108,7 @@ MASSIVE_METRICS = (
     Metric(
         "max_activation",
         max_activation,
-        needs="moments",
+        needs="directions",
         version=1,
         long_name="size of the largest value",
         units="activation",
@@ -119,7 +119,7 @@ MASSIVE_METRICS = (
     Metric(
         "median_activation",
         median_activation,
-        needs="moments",
+        needs="directions",
         version=1,
         long_name="median size of values",
         units="activation",
@@ -130,7 +130,7 @@ MASSIVE_METRICS = (
     Metric(
         "max_activation_ratio",
         max_activation_ratio,
-        needs="moments",
+        needs="directions",
         version=1,
         long_name="size of the largest value over the median size",
         units="1",
@@ -141,7 +141,7 @@ MASSIVE_METRICS = (
     Metric(
         "median_norm",
         median_norm,
-        needs="moments",
+        needs="directions",
         version=1,
         long_name="median norm of the rows",
         units="activation",
@@ -152,7 +152,7 @@ MASSIVE_METRICS = (
     Metric(
         "max_norm",
         max_norm,
-        needs="moments",
+        needs="directions",
         version=1,
         long_name="largest norm of the rows",
         units="activation",
@@ -163,7 +163,7 @@ MASSIVE_METRICS = (
     Metric(
         "max_norm_ratio",
         max_norm_ratio,
-        needs="moments",
+        needs="directions",
         version=1,
         long_name="largest norm over the median norm",
         units="1",

@@ -15,10 +15,18 @@ STDERR: Final = "_stderr"
 """Suffix of the variable that holds the standard error of another."""
 
 Needs = Literal[
-    "moments", "spectrum", "sequences", "neighbors", "leading", "partition", "frequency"
+    "directions",
+    "moments",
+    "spectrum",
+    "sequences",
+    "neighbors",
+    "leading",
+    "partition",
+    "frequency",
 ]
 
 COSTS: Final[dict[Needs, str]] = {
+    "directions": "n·d",
     "moments": "n·d",
     "spectrum": "n·d² + d³",
     "sequences": "n·n_q·d + n·n_q²",
@@ -40,8 +48,9 @@ class Metric:
         function: Finishes statistics that were computed once for all metrics. A metric that needs
             ``"neighbors"`` takes a ``Neighbors``, most others a ``Statistics``. It returns NaN
             where the value is not defined.
-        needs: Which statistics the function reads: ``"moments"`` are those that cost no product
-            between dimensions, ``"spectrum"`` also the eigenvalues of the covariance, and
+        needs: Which statistics the function reads: ``"directions"`` are norms, sizes of values and
+            sums of unit vectors, ``"moments"`` also means and powers by dimension, which are
+            NaN otherwise, ``"spectrum"`` also the eigenvalues of the covariance, and
             ``"sequences"`` the shapes of whole sequences; ``"leading"`` a ``LeadingShare`` and
             ``"partition"`` a ``PartitionFunctions`` and ``"frequency"`` a ``FrequencyProfile``, for
             which the rows are read again.

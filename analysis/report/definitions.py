@@ -14,7 +14,8 @@ from store.identity import JSON
 from store.schema import POPULATION, STEP_COORDINATES
 
 _GROUPS: Final = {
-    "moments": "Direction, drift and norms",
+    "directions": "Directions and norms",
+    "moments": "Drift and moments of dimensions",
     "spectrum": "Spectrum",
     "neighbors": "Intrinsic dimension",
 }

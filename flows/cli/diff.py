@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flows.cli.options import FIGURES, NameList, OutputFile, examples, json_option, store_option
+from flows.cli.options import (
+    FIGURES,
+    NameList,
+    OutputFile,
+    examples,
+    json_option,
+    population_option,
+    store_option,
+)
 from flows.console import print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -40,9 +48,7 @@ if TYPE_CHECKING:
     metavar="BEFORE=AFTER",
     help="Compare two models of different names, and no others but --models.",
 )
-@click.option(
-    "--population", default="content", show_default=True, help="Rows that the values are about."
-)
+@population_option
 @click.option(
     "-o",
     "--output",

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     epilog=examples(
         "actlas compute",
         "actlas compute average_cosine svd_anisotropy two_nn --models tiny-neox --steps 0,64",
+        "actlas compute average_cosine --populations 'content and position < 64,last'",
         "actlas compute --plan",
     ),
 )
@@ -54,7 +55,8 @@ if TYPE_CHECKING:
     "--populations",
     type=NameList(),
     metavar="A,B",
-    help="Only these rows: all, content, typical, unit.  [default: all four]",
+    help="Only these rows: all, content, typical, unit, or an expression such as 'content and"
+    " position < 64' or 'last'.  [default: all four]",
 )
 @click.option(
     "--sites",

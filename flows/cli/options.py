@@ -235,8 +235,22 @@ trust_option: Final[Callable[[Function], Function]] = click.option(
     help="Let Python code that comes with a checkpoint run; read it first.",
 )
 
+
+def _as_stored(context: click.Context, parameter: click.Parameter, name: str) -> str:
+    """Return the name of a population as results have it: expressions with Python's spaces."""
+    if name.isidentifier():
+        return name
+    from analysis.row_expressions import RowExpression
+
+    return RowExpression.parse(name).text
+
+
 population_option: Final[Callable[[Function], Function]] = click.option(
-    "--population", default="content", show_default=True, help="Rows that the values are about."
+    "--population",
+    default="content",
+    show_default=True,
+    callback=_as_stored,
+    help="Rows that the values are about.",
 )
 
 

@@ -31,6 +31,7 @@ _REPORTED: Final = (
     ("flows.demo.materials", "MaterialError", FAILED),
     ("analysis.errors", "UnknownMetricError", USAGE),
     ("analysis.errors", "UnknownPopulationError", USAGE),
+    ("analysis.errors", "RowExpressionError", USAGE),
     ("analysis.errors", "AnalysisError", FAILED),
 )
 """Module, exception and exit code; looked up only in modules that a command has imported."""

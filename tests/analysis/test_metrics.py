@@ -143,7 +143,7 @@ SCALED = {
     "max_activation",
     "median_activation",
 }
-ORIGIN = {name for name in SCALARS if METRICS[name].needs == "moments"} | {
+ORIGIN = {name for name in SCALARS if METRICS[name].needs in ("directions", "moments")} | {
     "svd_anisotropy_uncentred",
     "rankme",
 }
