@@ -196,7 +196,7 @@ def choose_populations(names: Iterable[str] | None, *, labelled: bool) -> tuple[
     for population in chosen:
         if population.from_content and not labelled:
             raise InputError(
-                f"population {population.name!r} needs the token coordinates special, position and sequence,"
-                " which the rows do not have; ask for 'all', or attach the coordinates"
+                f"population {population.name!r} needs the token coordinates special, position and"
+                " sequence, which the rows do not have; ask for 'all', or attach the coordinates"
             )
     return chosen

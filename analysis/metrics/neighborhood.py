@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from analysis.metrics.intrinsic_dimension import (
     GRIDE_SCALES,
     MADA_NEIGHBORS,
@@ -23,7 +25,10 @@ _FACCO = "Facco et al. 2017, Scientific Reports 7:12140"
 _LEVINA = "Levina & Bickel 2004, NIPS"
 _TOO_FEW = "too few distinct rows"
 
-NEIGHBOR_METRICS = (
+DECIMATED = ("two_nn_mle", "gride", "mle", "mom", "mada")
+"""Estimators that can be asked for on fewer rows, too, besides TwoNN, which is so by default."""
+
+_ESTIMATORS = (
     Metric(
         "two_nn",
         two_nn,
@@ -134,4 +139,21 @@ NEIGHBOR_METRICS = (
         undefined=_TOO_FEW,
         k=MADA_NEIGHBORS,
     ),
+)
+
+
+def _decimated(metric: Metric) -> Metric:
+    """Return an estimator by the number of rows: of all, and of a half, a fourth, an eighth."""
+    return replace(
+        metric,
+        name=f"{metric.name}_decimated",
+        long_name=f"{metric.long_name}, on fewer rows",
+        dims=(DECIMATION, *metric.dims),
+        default=False,
+    )
+
+
+NEIGHBOR_METRICS = (
+    *_ESTIMATORS,
+    *(_decimated(metric) for metric in _ESTIMATORS if metric.name in DECIMATED),
 )

@@ -236,7 +236,7 @@ trust_option: Final[Callable[[Function], Function]] = click.option(
 )
 
 
-def _as_stored(context: click.Context, parameter: click.Parameter, name: str) -> str:
+def _as_stored(_context: click.Context, _parameter: click.Parameter, name: str) -> str:
     """Return the name of a population as results have it: expressions with Python's spaces."""
     if name.isidentifier():
         return name

@@ -34,7 +34,7 @@ def test_neighbours_of_ones_own_sequence_can_be_left_out(stored) -> None:
 
 
 def test_the_estimate_at_fewer_rows_is_stored(stored) -> None:
-    names = ["two_nn", "two_nn_decimated", "gride"]
+    names = ["two_nn", "two_nn_decimated", "gride", "gride_decimated", "mle", "mle_decimated"]
     measure(stored.repository, stored.path, metrics=names, steps=[0], layers=[1], sample=400)
     found = results(stored).sel(step=0, layer=1, population="content")
     assert found["decimation"].values.tolist() == [1, 2, 4, 8]
@@ -42,5 +42,10 @@ def test_the_estimate_at_fewer_rows_is_stored(stored) -> None:
     assert curve[0] == found["two_nn"]
     assert np.isfinite(curve).all()
     assert np.isfinite(found["two_nn_decimated_stderr"].values[1:]).all()
+    assert found["mle_decimated"].dims == ("decimation",)
+    assert found["mle_decimated"].values[0] == found["mle"]
+    assert found["mle_decimated"].values[3] < found["mle"]
+    assert found["gride_decimated"].dims == ("decimation", "scale")
+    np.testing.assert_array_equal(found["gride_decimated"][0], found["gride"])
     # A Gaussian in eight dimensions: fewer rows read it no higher.
     assert curve[3] < curve[0] + 4 * found["two_nn_decimated_stderr"].values[3]
