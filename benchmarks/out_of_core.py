@@ -1,8 +1,9 @@
 """The whole table of metrics over a store five times larger than the memory of all workers.
 
 Two worker processes of 1 GB each, width 1,024, values of a bfloat16 model. What each worker takes
-above its idle size is the peak that the kernel records; the reference for time is a loop of one
-thread over chunks of 1 MiB that reads them with Zarr and sums unit vectors with NumPy.
+above its idle size (all code loaded, nothing to do) is the peak that the kernel records; the
+reference for time is a loop of one thread over chunks of 1 MiB that reads them with Zarr and sums
+unit vectors with NumPy.
 """
 
 from __future__ import annotations
@@ -22,9 +23,12 @@ import zarr
 from distributed import Client, LocalCluster, Worker
 
 from analysis import METRICS
+from analysis.choose import make_plan
 from analysis.clusters import MALLOC
 from analysis.compute import measure
 from analysis.engines import THREADS
+from analysis.tasks import SlabTask, run_slab_tasks
+from analysis.work import find_work
 from benchmarks.figures import Figure
 from benchmarks.rates import PATH, activations, prepare, write_layers
 from store.repository import Repository
@@ -65,16 +69,17 @@ def _small(place: Path, *, held: bool) -> list[Figure]:
     repository = prepare(str(place), WIDTH, len(values), layers, rows=256)
     write_layers(repository, values, layers)
     about = f"{layers * chunks:,} chunks of 1 MiB"
-    _timed(_copy(place, "warm"), THREADS, COSINE)
+    tiny = _tiny(place.with_name("tiny"))
+    run_slab_tasks(tiny)
     loop = _seconds("one thread of Zarr and NumPy", lambda: _loop(repository))
     reading = _seconds("reading alone", lambda: _read(repository))
     threads = _timed(_copy(place, "threads"), THREADS, COSINE)
-    with _cluster(1) as (_, address):
-        _timed(_copy(place, "first"), address, COSINE)
+    with _cluster(1) as (client, address):
+        client.run(run_slab_tasks, tiny)
         alone = _timed(_copy(place, "alone"), address, COSINE)
         one = _timed(_copy(place, "one"), address, MOMENTS)
-    with _cluster(WORKERS) as (_, address):
-        _timed(_copy(place, "warmed"), address, COSINE)
+    with _cluster(WORKERS) as (client, address):
+        client.run(run_slab_tasks, tiny)
         workers = _timed(_copy(place, "workers"), address, COSINE)
         both = _timed(_copy(place, "both"), address, MOMENTS)
     bar = 0.9 if held else None
@@ -109,6 +114,7 @@ def _whole(place: Path, *, held: bool) -> list[Figure]:
     gigabytes = LAYERS * tokens * WIDTH * 4 / 1e9
     sys.stderr.write(f"{gigabytes:.1f} GB stored as {size / 1e9:.1f}\n")
     with _cluster(WORKERS) as (client, address):
+        client.run(run_slab_tasks, _tiny(place.with_name("idle")))
         idle = _peaks(client)
         whole = _timed(place, address, None)
         above = max(_peaks(client)[name] - idle[name] for name in idle)
@@ -117,9 +123,21 @@ def _whole(place: Path, *, held: bool) -> list[Figure]:
     bar = 350 if held else None
     return [
         Figure("memory above idle", above / 2**20, "MiB", bar, "at most", about),
+        Figure("memory of an idle worker", max(idle.values()) / 2**20, "MiB", against=about),
         Figure("values spilled", spilled, "values", 0, "at most", about),
         Figure("every metric: wall time", whole, "s", against=about),
     ]
+
+
+def _tiny(place: Path) -> list[SlabTask]:
+    """Return what measures a small layer: it loads all code, and takes no memory."""
+    values = activations(512, WIDTH // 16, seed=0)
+    repository = prepare(str(place), WIDTH // 16, len(values), 2)
+    write_layers(repository, values, 2)
+    plan = make_plan(None, None, labelled=True)
+    snapshot = repository.snapshot_id()
+    work = find_work(repository, PATH, snapshot, plan, site="residual", steps=None, layers=None)
+    return work.tasks[:1]
 
 
 @contextmanager
