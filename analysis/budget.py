@@ -38,13 +38,14 @@ def needed_bytes(plan: Plan, *, dim: int, n: int) -> int:
     spectrum = any(metric.needs in ("spectrum", "partition") for metric in plan.metrics)
     named = tuple(one for one in plan.populations if one.expression is None)
     chosen = len(plan.populations) - len(named)
-    # Of what an expression chooses there are no outliers to be told apart.
-    keys = len(needed_keys(named)) + chosen
+    keys = len(needed_keys(named)) + sum(
+        len(needed_keys((one,))) for one in plan.populations if one.expression is not None
+    )
     block = 4 * BLOCK_ROWS * dim
     matrix = 8 * dim * dim
     tables = chosen + bool(named)
     sizes = _BYTES_A_SIZE * drawn_per_row(n, dim) + _BYTES_A_NORM
-    held = n * (_BYTES_A_ROW * tables + sizes * (tables + len(plan.populations)))
+    held = n * (_BYTES_A_ROW * tables + sizes * (tables + 1))
     passing = (_BLOCKS_READ + keys) * block
     if spectrum:
         held += keys * matrix

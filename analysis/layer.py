@@ -90,6 +90,7 @@ class LayerStatistics:
     undecided: UndecidedRows
     median: float
     _known_sizes: dict[str, list[tuple[Floats, Magnitudes]]] = field(default_factory=dict)
+    """Of one population, since they are asked for one after another."""
 
     def members(self, population: Population) -> npt.NDArray[np.bool_]:
         """Return which rows (token) belong to a population."""
@@ -170,7 +171,7 @@ class LayerStatistics:
                     norms = np.ones_like(norms)
                 largest = float(peaks.max(initial=0.0))
                 found.append((norms, Magnitudes(largest, [np.sort(drawn, axis=None)])))
-            self._known_sizes[population.name] = found
+            self._known_sizes = {population.name: found}
         return self._known_sizes[population.name]
 
     def _chosen(self, population: Population, rows: slice) -> npt.NDArray[np.bool_]:

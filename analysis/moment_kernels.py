@@ -78,18 +78,18 @@ def of_rank(values: Integers, bounds: Indices, rank: int) -> int:
         bounds: First place of every piece, and the number of values (piece + 1).
         rank: A number below that.
     """
-    low, high = 0, np.int64(values.max())
+    low, high = np.int64(0), np.int64(values.max())
     while low < high:
-        middle = low + (high - low) // 2
+        middle = np.int64(low + (high - low) // 2)
         below = 0
         for p in range(bounds.shape[0] - 1):
             piece = values[bounds[p] : bounds[p + 1]]
-            below += np.searchsorted(piece, middle, side="right")
+            below += int(np.searchsorted(piece, middle, side="right"))
         if below > rank:
             high = middle
         else:
-            low = middle + 1
-    return low
+            low = middle + np.int64(1)
+    return int(low)
 
 
 @compiled("reassoc", "contract")
@@ -99,6 +99,7 @@ def stage_rows(
     factors: Rows,
     shift: Rows,
     staged: Rows,
+    squares: Rows,
     powers: Floats,
 ) -> None:
     """Scale and shift the selected rows into a buffer, and sum their powers by dimension.
@@ -109,6 +110,7 @@ def stage_rows(
         factors: What each row (token) is multiplied by.
         shift: What is subtracted afterwards (dim).
         staged: Receives the rows (selected, dim), in its own precision.
+        squares: Receives their squared norms (selected), likewise.
         powers: Sums (4, dim) of the first four powers, added to.
     """
     strip = np.zeros(powers.shape, staged.dtype)
@@ -117,8 +119,12 @@ def stage_rows(
         for s in range(first, last):
             row = rows[selected[s]]
             factor = factors[selected[s]]
+            total = staged.dtype.type(0)
             for t in range(rows.shape[1]):
-                staged[s, t] = row[t] * factor - shift[t]
+                value = staged.dtype.type(row[t] * factor - shift[t])
+                staged[s, t] = value
+                total += value * value
+            squares[s] = total
         add_powers(staged[first:last], strip)
         for k in range(4):
             for t in range(rows.shape[1]):

@@ -143,7 +143,7 @@ class TokenTable:
             known["sequence"] = self.sequence
             known["last"] = _last(self.sequence, content)
         if "token_id" in self.columns:
-            known["frequency"] = occurrences(self.columns["token_id"], content)
+            known["frequency"] = occurrences(self.columns["token_id"].astype(np.int64), content)
         codes = np.where(expression.chosen(known), CONTENT, UNCHOSEN).astype(np.int8)
         return replace(self, codes=codes)
 

@@ -7,6 +7,7 @@ never run.
 from __future__ import annotations
 
 import ast
+import functools
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -93,9 +94,9 @@ class _Evaluation:
     def of(self, node: ast.expr) -> Values:
         match node:
             case ast.BoolOp(op=ast.And(), values=parts):
-                return np.logical_and.reduce([self._truth(part) for part in parts])
+                return functools.reduce(np.logical_and, map(self._truth, parts))
             case ast.BoolOp(values=parts):
-                return np.logical_or.reduce([self._truth(part) for part in parts])
+                return functools.reduce(np.logical_or, map(self._truth, parts))
             case ast.UnaryOp(op=ast.Not(), operand=part):
                 return np.logical_not(self._truth(part))
             case ast.Compare():
@@ -121,7 +122,7 @@ class _Evaluation:
             if type(kind) not in _COMPARED:
                 raise _refused(self._text, f"holds {ast.unparse(node)!r}")
             found.append(_COMPARED[type(kind)](left, right))
-        return np.logical_and.reduce(found)
+        return functools.reduce(np.logical_and, found)
 
     def _column(self, name: str) -> Values:
         if name in self._columns:

@@ -3,8 +3,9 @@
 Products run in float32 on rows from which a pilot mean was subtracted, and are summed in
 float64. Without the shift, a mean of a thousand spreads costs all digits of the spectrum; with
 it, the relative error stays near 1e-7 at half the cost of float64 products. What it cannot do is
-tell an eigenvalue of 1e-8 of the trace from none at all; ``noise`` says how small that is, and
-a pass in float64 follows where it matters.
+tell an eigenvalue of 1e-8 of the trace from none at all. The few rows far from all others that make
+up most of the trace of many a layer are therefore multiplied in float64; ``noise`` says how small
+an eigenvalue the rest can tell, and a pass in float64 follows where it matters.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from analysis.gram import gram
+from analysis.gram import gram, on_cpu
 from analysis.moment_kernels import add_triangle, finish_scatter, stage_rows
 from analysis.moments import CentralMoments
 from analysis.rows import BLOCK_ROWS, Indices, Rows
@@ -24,6 +25,9 @@ Floats = npt.NDArray[np.float64]
 
 PILOT_ROWS: Final = 1024
 """Rows whose mean becomes the shift; any point within a few spreads of the mean would do."""
+
+FAR: Final = 9.0
+"""Multiple of the median squared distance from the shift beyond which rows are multiplied apart."""
 
 _FLOAT32_ROUNDING: Final = 2.0**-24
 _FLOAT32_SCALES: Final = (2.0**-100, 2.0**100)
@@ -47,12 +51,14 @@ class Stage:
         self._shift: Floats | None = None
         self._scale = 1.0
         self._staged: Rows | None = None
+        self._squares: Rows | None = None
         self._precision: type[np.floating] = np.float64 if precise else np.float32
         self._held = 0
         self._n = 0
         self._powers = np.zeros((4, dim))
         self._scatter = scatter
         self._product: Floats | None = None
+        self._rounded = 0.0
 
     def add(self, rows: Rows, selected: Indices, factors: Floats | None = None) -> None:
         """Add the selected rows.
@@ -68,14 +74,17 @@ class Stage:
             self._settle(rows, selected[:PILOT_ROWS], factors)
         if self._staged is None:
             self._staged = np.empty((self._capacity, self._dim), self._precision)
+            self._squares = np.empty(self._capacity, self._precision)
         assert self._shift is not None
+        assert self._squares is not None
         scales = np.full(len(rows), self._scale) if factors is None else factors * self._scale
         precision = self._arithmetic(rows, scales[selected])
         scales, shift = scales.astype(precision), self._shift.astype(precision)
         while len(selected):
             taken = selected[: self._capacity - self._held]
-            room = self._staged[self._held : self._held + len(taken)]
-            stage_rows(rows, taken, scales, shift, room, self._powers)
+            place = slice(self._held, self._held + len(taken))
+            room, squares = self._staged[place], self._squares[place]
+            stage_rows(rows, taken, scales, shift, room, squares, self._powers)
             self._held += len(taken)
             selected = selected[len(taken) :]
             if self._held == self._capacity:
@@ -126,15 +135,24 @@ class Stage:
         self._shift = shift.astype(self._precision).astype(np.float64)
 
     def _multiply(self) -> None:
-        if self._held == 0 or self._staged is None:
+        if self._held == 0 or self._staged is None or self._squares is None:
             return
-        staged = self._staged[: self._held]
         if self._scatter:
             if self._product is None:
                 self._product = np.zeros((self._dim, self._dim))
-            add_triangle(gram(staged), self._product)
+            self._add_product(self._staged[: self._held], self._squares[: self._held])
         self._n += self._held
         self._held = 0
+
+    def _add_product(self, staged: Rows, squares: Rows) -> None:
+        assert self._product is not None
+        if self._precision is np.float32:
+            far = np.flatnonzero(squares > FAR * np.median(squares))
+            if len(far):
+                add_triangle(on_cpu(staged[far].astype(np.float64)), self._product)
+                staged[far] = squares[far] = 0
+            self._rounded += float(squares.sum(dtype=np.float64))
+        add_triangle(gram(staged), self._product)
 
     def _central_product(self, offset: Floats) -> Floats | None:
         """Hand the product over, about the mean and in the scale of the rows."""
@@ -147,9 +165,10 @@ class Stage:
         """Return the size of spurious eigenvalues: ε‖S‖ for errors that are independent."""
         if self._precision is np.float64:
             return 0.0
-        trace = float(self._powers[1].sum()) / self._scale**2
+        trace = self._rounded / self._scale**2
         return trace * _FLOAT32_ROUNDING / math.sqrt(self._dim)
 
     def _clear(self) -> None:
         self._n = 0
+        self._rounded = 0.0
         self._powers[:] = 0

@@ -14,8 +14,8 @@ from store.identity import JSON
 from store.schema import POPULATION, STEP_COORDINATES
 
 _GROUPS: Final = {
-    "directions": "Directions and norms",
-    "moments": "Drift and moments of dimensions",
+    "directions": "Direction, drift and norms",
+    "moments": "Direction, drift and norms",
     "spectrum": "Spectrum",
     "neighbors": "Intrinsic dimension",
 }
