@@ -266,6 +266,22 @@ def test_massive_rows_do_not_spoil_the_others() -> None:
     assert found["effective_rank"] == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.parametrize("offset", [0.0, 1000.0])
+def test_massive_rows_hide_no_small_eigenvalue(offset: float) -> None:
+    # One row in 128 is 3,000 long along one direction: λ₁ is 1e6 times the others, and float32
+    # products of all rows together would be off by about 1e-7 of it, a tenth of the smallest.
+    rng = np.random.default_rng(5)
+    rows = rng.standard_normal((6000, 96)) * np.arange(1, 97) ** -0.5
+    rows[::128] += 3000 * np.ones(96) / math.sqrt(96)
+    rows = (rows + offset * rng.standard_normal(96)).astype(np.float32)
+    exact = rows.astype(np.float64)
+    values = np.linalg.svd(exact - exact.mean(0), compute_uv=False)
+    shares = values / values.sum()
+    expected = math.exp(-(shares * np.log(shares)).sum())
+    found = measure(rows, "effective_rank")["effective_rank"]
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
 def test_every_metric_says_what_it_is() -> None:
     for name, metric in METRICS.items():
         assert metric.name == name
