@@ -131,7 +131,7 @@ class Stage:
         largest = float(np.abs(sample).max())
         if largest > 0:
             self._scale = 2.0 ** float(np.clip(-round(np.log2(largest)), -250, 250))
-        shift = sample.mean(axis=0) * self._scale
+        shift = _mean_of_most(sample) * self._scale
         self._shift = shift.astype(self._precision).astype(np.float64)
 
     def _multiply(self) -> None:
@@ -172,3 +172,12 @@ class Stage:
         self._n = 0
         self._rounded = 0.0
         self._powers[:] = 0
+
+
+def _mean_of_most(rows: Floats) -> Floats:
+    """Return the mean (dim) of rows (token, dim) but those far from the mean of all."""
+    apart = rows - rows.mean(axis=0)
+    squares = np.einsum("td,td->t", apart, apart)
+    near = squares <= FAR * np.median(squares)
+    mean: Floats = rows[near].mean(axis=0)
+    return mean

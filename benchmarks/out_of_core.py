@@ -9,7 +9,6 @@ unit vectors with NumPy.
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import sys
 import tempfile
@@ -200,7 +199,15 @@ def _seconds(name: str, work: Callable[[], object]) -> float:
 
 
 def _peaks(client: Client) -> dict[str, int]:
-    return client.run(lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+    """Return the most memory that each worker has had: of itself, not of what started it."""
+    return client.run(_peak)
+
+
+def _peak() -> int:
+    """Return the most memory that this process has had."""
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    found = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
+    return 1024 * int(found.split()[1])
 
 
 def _spilled(dask_worker: Worker) -> int:
