@@ -7,6 +7,7 @@ made without pyplot, and matplotlib is imported only when one is drawn.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,8 @@ _LINE_STYLES: Final = ("-", "--", "-.", ":")
 _MARKERS: Final = "os^Dvp"
 _MOST_STEP_TICKS: Final = 12
 _MOST_LARGE_TICKS: Final = 8
+_SHORT: Final = 40
+_HARD: Final = "\u00a0"
 _ABSCISSAE: Final[dict[Abscissa, str]] = {
     "relative_depth": "relative depth (layer / number of blocks)",
     "layer": "layer (0: embeddings)",
@@ -145,6 +148,15 @@ def _set_step_axis(axes: Axes, steps: Values) -> None:
     size = "small" if len(steps) > _MOST_LARGE_TICKS else "medium"
     axes.set_xticks(steps, [f"{step:.0f}" for step in steps], fontsize=size)
     axes.minorticks_off()
+
+
+def wrapped_title(parts: Sequence[str], columns: int) -> str:
+    """Return the parts of a title that are not empty, with dots between, in lines of a width.
+
+    A part stays whole where it fits: a break within "n = 512" would be hard to read.
+    """
+    whole = [part.replace(" ", _HARD) if len(part) < _SHORT else part for part in parts if part]
+    return textwrap.fill(f"{_HARD}· ".join(whole), columns).replace(_HARD, " ")
 
 
 def save_figure(figure: Figure, output: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -11,7 +10,14 @@ import numpy as np
 import xarray as xr
 
 from analysis.curves import Abscissa, Curve, Hue, curves, shown_population
-from analysis.drawing import draw_curve, label_axes, line_styles, new_figure, save_figure
+from analysis.drawing import (
+    draw_curve,
+    label_axes,
+    line_styles,
+    new_figure,
+    save_figure,
+    wrapped_title,
+)
 from analysis.errors import InputError
 from analysis.samples import tell_drawn_samples
 from store.schema import MODEL, POPULATION, STEP
@@ -26,7 +32,8 @@ SUFFIXES: Final = (".png", ".pdf", ".svg")
 
 _MOST_INSIDE: Final = 5
 _MOST_WITH_MEMBERS: Final = 3
-_TITLE_COLUMNS: Final = 68
+_TITLE_COLUMNS: Final = 80
+_TITLE_COLUMNS_A_PANEL: Final = 66
 
 
 def plot_metric(
@@ -104,7 +111,8 @@ def plot_metrics(
         label_axes(axes, results[name], x, panel)
     _add_legend(figure, panels, hue)
     sample = _tell_samples(results, metrics, x, hue, population)
-    _add_title(figure, panels, [title, sample, *_notes(results, drawn, x, hue, population)])
+    notes = _notes(results, drawn, x, hue, population, sample)
+    _add_title(figure, panels, [title, *notes])
     if output is not None:
         save_figure(figure, output)
     return figure
@@ -151,14 +159,16 @@ def _notes(
     x: Abscissa,
     hue: Hue,
     population: str | None,
+    sample: str,
 ) -> list[str]:
-    """Say what the reader cannot see: rows, step, what thin lines and bands are."""
+    """Say what the reader cannot see: rows, sample, step, what thin lines and bands are."""
     notes = []
     everything = [curve for panel in drawn for curve in panel]
     if hue == MODEL and len({curve.label for curve in everything}) == 1:
         notes.append(everything[0].label)
     if hue != POPULATION and POPULATION in results.dims:
         notes.append(f"rows: {shown_population(results, population)}")
+    notes.append(sample)
     if STEP not in (x, hue) and results.sizes.get(STEP, 1) > 1:
         notes.append("last step")
     if any(curve.members for curve in everything):
@@ -172,17 +182,17 @@ def _notes(
 def _tell_samples(
     results: xr.Dataset, metrics: Sequence[str], x: Abscissa, hue: Hue, population: str | None
 ) -> str:
-    """Say which samples the values are of, by metric where that is not the same for all."""
+    """Say which samples the values are of, by metric unless it is one for all of them."""
     told = {name: tell_drawn_samples(results, name, x, hue, population) for name in metrics}
     told = {name: sample for name, sample in told.items() if sample}
-    if len(set(told.values())) == 1:
+    if len(set(told.values())) == 1 and len(told) == len(metrics):
         return next(iter(told.values()))
     return "; ".join(f"{name}: {sample}" for name, sample in told.items())
 
 
 def _add_title(figure: Figure, panels: Sequence[Axes], parts: Sequence[str]) -> None:
-    text = " · ".join(filter(None, parts))
     if len(panels) == 1:
-        panels[0].set_title(textwrap.fill(text, _TITLE_COLUMNS), fontsize="small", loc="left")
+        panels[0].set_title(wrapped_title(parts, _TITLE_COLUMNS), fontsize="small", loc="left")
     else:
-        figure.suptitle(textwrap.fill(text, len(panels) * _TITLE_COLUMNS), fontsize="medium")
+        width = len(panels) * _TITLE_COLUMNS_A_PANEL
+        figure.suptitle(wrapped_title(parts, width), fontsize="medium")

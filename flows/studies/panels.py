@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from analysis.curves import Abscissa, Curve
-from analysis.drawing import draw_curve, label_axes, line_styles, new_figure
+from analysis.drawing import draw_curve, label_axes, line_styles, new_figure, wrapped_title
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -24,7 +24,6 @@ _CHARACTERS_OF_A_LABEL: Final = 40
 _MOST_WITH_MEMBERS: Final = 2
 _LEGEND_CHARACTERS_A_COLUMN: Final = 60
 _LEGEND_COLUMNS: Final = 5
-_SHORT: Final = 40
 
 
 @dataclass(frozen=True)
@@ -163,7 +162,4 @@ def add_legend(figure: Figure, panels: Sequence[Axes], columns: int) -> None:
 
 def add_title(figure: Figure, parts: Sequence[str], columns: int) -> None:
     """Write the title over all panels, wrapped to their width."""
-    # Parts stay whole where they fit: a break within "n = 512" would be hard to read.
-    whole = [part.replace(" ", "\u00a0") if len(part) < _SHORT else part for part in parts]
-    text = "\u00a0· ".join(filter(None, whole))
-    figure.suptitle(textwrap.fill(text, _CHARACTERS_A_COLUMN * columns), fontsize="medium")
+    figure.suptitle(wrapped_title(parts, _CHARACTERS_A_COLUMN * columns), fontsize="medium")

@@ -96,10 +96,10 @@ def test_show_says_that_samples_are_several(run: Run, mixed: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--population", "all"], "sample 200, seed 0 · tiny"),
-        (["--hue", "population"], "several samples: sample 200, seed 0; sample 400, seed 0 ·"),
+        (["--population", "all"], "tiny · rows: all · sample 200, seed 0 · "),
+        (["--hue", "population"], "several samples: sample 200, seed 0; sample 400, seed 0 · "),
         # Over depth it is the last step that is drawn, and its sample that is named.
-        ([], "sample 50, seed 0 · tiny"),
+        ([], "tiny · rows: content · sample 50, seed 0 · "),
         (["--x", "step"], "several samples: sample 50, seed 0; sample 400, seed 0"),
     ],
 )
