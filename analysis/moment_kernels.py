@@ -78,13 +78,22 @@ def of_rank(values: Integers, bounds: Indices, rank: int) -> int:
         bounds: First place of every piece, and the number of values (piece + 1).
         rank: A number below that.
     """
-    low, high = np.int64(0), np.int64(values.max())
+    low, high = np.int64(0), np.int64(0)
+    for p in range(bounds.shape[0] - 1):
+        if bounds[p + 1] > bounds[p]:
+            high = max(high, np.int64(values[bounds[p + 1] - 1]))
     while low < high:
         middle = np.int64(low + (high - low) // 2)
-        below = 0
+        below = np.int64(0)
         for p in range(bounds.shape[0] - 1):
-            piece = values[bounds[p] : bounds[p + 1]]
-            below += int(np.searchsorted(piece, middle, side="right"))
+            first, last = bounds[p], bounds[p + 1]
+            while first < last:
+                at = (first + last) // 2
+                if values[at] <= middle:
+                    first = at + 1
+                else:
+                    last = at
+            below += first - bounds[p]
         if below > rank:
             high = middle
         else:
