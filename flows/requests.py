@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
-from typing import Final, Literal, Self
+from typing import TYPE_CHECKING, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from flows.capture.chosen import row_choice
+from flows.capture.chosen import ALL, SAMPLE, row_choice
 from flows.capture.errors import UnknownSiteError
 from flows.capture.rounding import FULL_PRECISION, Precision
 from flows.job import CaptureOptions, Dtype, require_known_sites
 from flows.measurement import MeasureOptions
 from store.codec import DEFAULT_CODEC, Codec
+
+if TYPE_CHECKING:
+    from flows.survey import Watched
 
 STORE_VARIABLE: Final = "ACTLAS_STORE"
 DEFAULT_STORE: Final = "./activations"
@@ -80,6 +83,9 @@ class _Captured(_Request):
     )
     supersede: bool = Field(
         default=False, description="Replace steps stored from other weights or other inputs."
+    )
+    trust_remote_code: bool = Field(
+        default=False, description="Let Python code that comes with a checkpoint run."
     )
 
     @field_validator("sites")
@@ -180,9 +186,6 @@ class IngestRequest(_Captured):
         ge=1,
         description="Checkpoints run side by side, each by a process with a GPU of its own.",
     )
-    trust_remote_code: bool = Field(
-        default=False, description="Let Python code that comes with a checkpoint run."
-    )
     ignore_space: bool = Field(
         default=False, description="Run even if the disk cannot hold what will be stored."
     )
@@ -227,6 +230,28 @@ class WatchRequest(_Captured, _Measured):
     measured_sites: list[str] = Field(
         default=["residual"], min_length=1, description=_SITES_MEASURED
     )
+
+    @classmethod
+    def of(cls, watched: Watched) -> Self:
+        """Return the request for what `actlas watch` would do."""
+        capture, measured = watched.capture, watched.measure or MeasureOptions()
+        rows = ALL if capture.rows.kind == SAMPLE else capture.rows.kind
+        stated = {**vars(capture), **vars(measured)}
+        return cls.model_validate(
+            {name: value for name, value in stated.items() if name in cls.model_fields}
+            | {
+                "store": watched.store,
+                "sources": watched.sources,
+                "corpus": watched.corpus,
+                "sites": capture.sites,
+                "rows": rows,
+                "tokens_per_sequence": capture.rows.per_sequence,
+                "measure": watched.measure is not None,
+                "measured_sites": measured.sites,
+                "settle": watched.settle,
+                "trust_remote_code": watched.trusted,
+            }
+        )
 
     def measure_options(self) -> MeasureOptions:
         """Return what to measure of each model that is watched, and how."""

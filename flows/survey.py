@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from pathlib import Path
@@ -46,6 +46,7 @@ class Watched:
         capture: How each checkpoint is run and stored.
         measure: What is measured of it, None for nothing.
         settle: Seconds of rest after which a checkpoint counts as written.
+        trusted: Whether Python code that comes with checkpoints may run.
     """
 
     store: str
@@ -54,6 +55,7 @@ class Watched:
     capture: CaptureOptions = field(default_factory=CaptureOptions)
     measure: MeasureOptions | None = field(default_factory=MeasureOptions)
     settle: float = SETTLE_SECONDS
+    trusted: bool = False
 
 
 class _State(Enum):
@@ -113,7 +115,7 @@ def survey(watched: Watched, digest: Digest) -> Survey:
     """
     repository = Repository.open(watched.store)
     corpus = read_corpus(repository, watched.corpus)
-    found, lost = _find(watched.sources)
+    found, lost = _find(watched)
     held = _held_steps(repository, corpus.name, {checkpoint.model for checkpoint in found})
     states: dict[Checkpoint, _State] = {}
     broken = {source: str(error) for source, error in lost.items()}
@@ -173,13 +175,13 @@ def _age(checkpoint: Checkpoint) -> float:
     return 0.0 if changed is None else max(0.0, time.time() - changed)
 
 
-def _find(sources: Sequence[str]) -> tuple[list[Checkpoint], dict[str, CheckpointError]]:
+def _find(watched: Watched) -> tuple[list[Checkpoint], dict[str, CheckpointError]]:
     """Return the checkpoints of all sources, and why sources could not be looked into."""
     found: list[Checkpoint] = []
     lost: dict[str, CheckpointError] = {}
-    for source in sources:
+    for source in watched.sources:
         try:
-            found += find_checkpoints(_with_every_step(source))
+            found += find_checkpoints(_with_every_step(source), trusted=watched.trusted)
         except CheckpointError as error:
             if not Path(source).expanduser().is_dir():
                 lost[source] = error

@@ -79,6 +79,7 @@ def _survey_at_rest(request: WatchRequest) -> Survey:
         corpus=request.corpus,
         capture=request.capture_options(),
         settle=request.settle,
+        trusted=request.trust_remote_code,
     )
     digest = DigestCache()
     found = survey(watched, digest)

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from flows.cli.options import (
-    Age,
-    NameList,
-    examples,
-    json_option,
-    settle_option,
-    store_option,
-)
-from flows.cli.worker_options import dask_option
+from flows.cli.options import Age, examples, json_option
+from flows.cli.watch_options import watch_options
 from flows.console import print_json, say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from flows.requests import WatchRequest
+    from flows.survey import Watched
 
 
 @click.group(name="flows", short_help="Run through Prefect: deploy, serve or run.")
@@ -64,59 +54,26 @@ def deploy(file: Path, check: bool, as_json: bool) -> None:
         click.echo(f"{file}: {', '.join(names)} can run")
 
 
-def _watch_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add what says which checkpoints are looked for; the command takes it as one ``request``."""
-
-    @click.argument("sources", nargs=-1, required=True, metavar="PATH|HUB_ID…")
-    @click.option("--corpus", required=True, metavar="NAME", help="A corpus added before.")
-    @settle_option
-    @click.option("--metrics", type=NameList(), metavar="A,B", help="Metrics.  [default: all]")
-    @dask_option
-    @store_option
-    @functools.wraps(command)
-    def with_request(
-        *,
-        sources: tuple[str, ...],
-        corpus: str,
-        settle: timedelta,
-        metrics: tuple[str, ...] | None,
-        scheduler: str,
-        store: str,
-        **others: object,
-    ) -> None:
-        from flows.requests import WatchRequest
-
-        request = WatchRequest(
-            sources=list(sources),
-            corpus=corpus,
-            settle=settle.total_seconds(),
-            metrics=None if metrics is None else list(metrics),
-            scheduler=scheduler,
-            store=store,
-        )
-        return command(request=request, **others)
-
-    return with_request
-
-
 @flows.command(epilog=examples("actlas flows serve runs/my-model --corpus plays --every 10m"))
-@_watch_options
+@watch_options
 @click.option("--every", type=Age(), default="10m", show_default=True, metavar="10m|30s")
-def serve(request: WatchRequest, every: timedelta) -> None:
+def serve(watched: Watched, every: timedelta) -> None:
     """Watch on a schedule from this process, without a worker; runs show in Prefect's pages."""
+    from flows.requests import WatchRequest
     from flows.serving import serve_watch
 
-    serve_watch(request, every=every)
+    serve_watch(WatchRequest.of(watched), every=every)
 
 
 @flows.command(epilog=examples("actlas flows run runs/my-model --corpus plays --json"))
-@_watch_options
+@watch_options
 @json_option
-def run(request: WatchRequest, as_json: bool) -> None:
+def run(watched: Watched, as_json: bool) -> None:
     """Look once, as a run of the Prefect flow `watch`, in this process."""
+    from flows.requests import WatchRequest
     from flows.watch import watch
 
-    results = watch(request)
+    results = watch(WatchRequest.of(watched))
     if as_json:
         print_json(results)
     else:

@@ -10,19 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flows.cli.capture_options import capture_options
-from flows.cli.options import (
-    Age,
-    NameList,
-    examples,
-    settle_option,
-    store_option,
-)
-from flows.cli.worker_options import dask_option, memory_option
+from flows.cli.options import Age, examples
+from flows.cli.watch_options import watch_options
 from flows.console import duration, is_quiet, say
 
 if TYPE_CHECKING:
-    from flows.job import CaptureOptions
     from flows.survey import Watched
     from flows.watching import Round
 
@@ -36,8 +28,7 @@ if TYPE_CHECKING:
         "actlas watch runs/a runs/b --corpus plays --json --prometheus /var/lib/node/actlas.prom",
     ),
 )
-@click.argument("sources", nargs=-1, required=True, metavar="PATH|HUB_ID…")
-@click.option("--corpus", required=True, metavar="NAME", help="A corpus added before.")
+@watch_options
 @click.option(
     "--every",
     type=Age(),
@@ -47,24 +38,6 @@ if TYPE_CHECKING:
     help="Time between looks.",
 )
 @click.option("--once", is_flag=True, help="Look once, then end: with 1 if anything failed.")
-@settle_option
-@capture_options
-@click.option(
-    "--metrics",
-    type=NameList(),
-    metavar="A,B|none",
-    help="Metrics computed of what was stored; none for none.  [default: all]",
-)
-@click.option(
-    "--measured-sites",
-    type=NameList(),
-    default="residual",
-    show_default=True,
-    metavar="A,B",
-    help="What is measured of what was stored.",
-)
-@memory_option
-@dask_option
 @click.option(
     "--prometheus",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
@@ -72,21 +45,8 @@ if TYPE_CHECKING:
     help="Write figures for a monitoring system after each look.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Log one JSON object a line.")
-@store_option
 def watch(
-    sources: tuple[str, ...],
-    corpus: str,
-    every: timedelta,
-    once: bool,
-    settle: timedelta,
-    options: CaptureOptions,
-    metrics: tuple[str, ...] | None,
-    measured_sites: tuple[str, ...],
-    memory: int | None,
-    scheduler: str,
-    prometheus: Path | None,
-    as_json: bool,
-    store: str,
+    watched: Watched, every: timedelta, once: bool, prometheus: Path | None, as_json: bool
 ) -> None:
     """Look again and again where checkpoints appear; store and measure what the store lacks.
 
@@ -94,26 +54,12 @@ def watch(
     other. Any number of watchers may run; Ctrl-C ends one, and the store stays sound.
     """
     from flows.logs import log_to_output
-    from flows.measurement import MeasureOptions
-    from flows.survey import Watched
     from flows.watching import Watcher
     from flows.watching import watch as watch_on
 
     if not every:
         raise click.UsageError("--every must be more than no time.")
     log_to_output(as_json=as_json, quiet=is_quiet())
-    watched = Watched(
-        store=store,
-        sources=sources,
-        corpus=corpus,
-        capture=options,
-        measure=None
-        if metrics == ("none",)
-        else MeasureOptions(
-            metrics=metrics, sites=measured_sites, scheduler=scheduler, memory=memory
-        ),
-        settle=settle.total_seconds(),
-    )
     report = _reporter(watched, prometheus)
     # A service manager ends a service with SIGTERM: as with Ctrl-C, the slot is given back.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
