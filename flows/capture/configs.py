@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from flows.capture.checkpoints import Checkpoint
 from flows.capture.errors import CheckpointError
 from flows.capture.fetching import with_metadata
+from flows.capture.generation import forced_entries
 from flows.capture.quiet import first_line, quiet
 from flows.capture.random_sources import RandomWeights
 
@@ -48,6 +49,7 @@ def load_config(checkpoint: Checkpoint) -> PreTrainedConfig:
                 local_files_only=True,
                 **({"gguf_file": checkpoint.gguf} if checkpoint.gguf else {}),
             )
+            config.update(dict(forced_entries(directory)))
             return config if random is None else _overridden(config, random)
     except CheckpointError:
         raise

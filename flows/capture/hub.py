@@ -19,6 +19,7 @@ from flows.capture.hub_client import ask_hub
 from flows.capture.integrity import (
     CODE_SUFFIX,
     CONFIG_FILE,
+    GENERATION_FILE,
     INDEX_SUFFIX,
     PROCESSOR_FILES,
     TOKENIZER_FILES,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 _REPOSITORY: Final = re.compile(
     r"(?P<repo>[\w-][\w.-]*/[\w.-]+)(?:@(?P<revision>[^=]+)(?:=(?P<step>\d+))?)?"
 )
-_METADATA: Final = (CONFIG_FILE, *TOKENIZER_FILES, *PROCESSOR_FILES)
+_METADATA: Final = (CONFIG_FILE, GENERATION_FILE, *TOKENIZER_FILES, *PROCESSOR_FILES)
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 _EVERY_STEP: Final = "all"
 _MAIN: Final = "main"

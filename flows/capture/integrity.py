@@ -12,6 +12,7 @@ from typing import Final
 from flows.capture.errors import CheckpointError
 
 CONFIG_FILE: Final = "config.json"
+GENERATION_FILE: Final = "generation_config.json"
 WEIGHT_FILES: Final = ("model.safetensors", "pytorch_model.bin")
 """Names of a checkpoint's single weight file, the preferred one first; shards have an index."""
 

@@ -1,7 +1,8 @@
 """The decoder of a model that hears: where its blocks are, and the tokens that it is shown.
 
 A corpus of sounds has no text, so that the decoder is shown what generation begins with, the same
-for every sound: its start token, then the language and task tokens that its config forces.
+for every sound: its start token, then the language and task tokens that the config of generation
+forces, or else its own config.
 """
 
 from __future__ import annotations

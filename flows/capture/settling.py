@@ -11,6 +11,7 @@ from flows.capture.checkpoints import Checkpoint
 from flows.capture.errors import CheckpointError
 from flows.capture.integrity import (
     CONFIG_FILE,
+    GENERATION_FILE,
     INDEX_SUFFIX,
     PROCESSOR_FILES,
     TOKENIZER_FILES,
@@ -18,7 +19,7 @@ from flows.capture.integrity import (
 )
 
 _SUFFIXES: Final = frozenset(Path(name).suffix for name in WEIGHT_FILES)
-_READ: Final = frozenset({CONFIG_FILE, *PROCESSOR_FILES, *TOKENIZER_FILES})
+_READ: Final = frozenset({CONFIG_FILE, GENERATION_FILE, *PROCESSOR_FILES, *TOKENIZER_FILES})
 
 
 def last_change(checkpoint: Checkpoint) -> float | None:

@@ -16,6 +16,7 @@ from flows.capture.configs import load_config
 from flows.capture.devices import AUTO, SPLIT, chosen_device
 from flows.capture.errors import CheckpointError
 from flows.capture.fetching import with_weights
+from flows.capture.generation import forced_entries
 from flows.capture.heads import family_of
 from flows.capture.integrity import check_config, check_gguf, weight_files
 from flows.capture.media_structure import Shapes, find_media_stacks
@@ -167,6 +168,7 @@ def _read_model(
         ) from error
     model, report = cast("tuple[PreTrainedModel, dict[str, set[str]]]", loaded)
     _check_complete(checkpoint, report["missing_keys"])
+    model.config.update(dict(forced_entries(directory)))
     return model
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from click.testing import CliRunner, Result
 from transformers import WhisperConfig, WhisperFeatureExtractor, WhisperModel
 
 from flows.capture import find_checkpoints
-from flows.capture.errors import StructureError
+from flows.capture.configs import load_config
+from flows.capture.errors import CheckpointError, StructureError
+from flows.capture.fingerprints import fingerprint
 from flows.capture.forward import capture
 from flows.capture.guard import check_batching, deviation
 from flows.capture.items import ItemTokens
@@ -131,6 +134,42 @@ def test_a_decoder_begins_with_what_its_config_forces() -> None:
     assert prompt(decoder_start_token_id=1, forced_decoder_ids=[[1, None], [2, 9]]) == (1,)
     with pytest.raises(StructureError, match=r"begin with token 96: expected ids .* 0 to 95"):
         prompt(decoder_start_token_id=1, forced_decoder_ids=[[1, 96]])
+
+
+@pytest.mark.parametrize(
+    ("generation", "expected"),
+    [
+        ([[1, 5], [2, 6]], (1, 5, 6)),
+        # A language that is to be detected: the model's own config says more.
+        ([[1, None], [2, 6]], PROMPT),
+        (None, PROMPT),
+    ],
+)
+def test_what_generation_forces_goes_before_the_config_of_the_model(
+    source: str,
+    noises: Path,
+    tmp_path: Path,
+    generation: list[list[int | None]] | None,
+    expected: tuple[int, ...],
+) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(source, folder)
+    (plain,) = find_checkpoints(str(folder))
+    without = fingerprint(plain)
+    (folder / "generation_config.json").write_text(json.dumps({"forced_decoder_ids": generation}))
+    _, loaded = sounds_of(str(folder), noises)
+    assert [stack.prompt for stack in loaded.stacks] == [None, expected]
+    # Rows of another prompt are other rows: the identity tells them apart.
+    assert (fingerprint(plain) == without) == (expected == PROMPT)
+    assert prompt_of(load_config(find_checkpoints(f"random:{folder}")[0])) == expected
+
+
+def test_what_generation_forces_has_to_be_pairs(source: str, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(source, folder)
+    (folder / "generation_config.json").write_text('{"forced_decoder_ids": [50259, 50359]}')
+    with pytest.raises(CheckpointError, match=r"\[50259, 50359\]: expected pairs of a position"):
+        fingerprint(find_checkpoints(str(folder))[0])
 
 
 @pytest.fixture
