@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from flows.added_corpus import AddedCorpus, Skipped
+from flows.added_corpus import AddedCorpus
 from flows.capture.errors import InputError
 from flows.capture.modality import AUDIO, IMAGE, TEXT
 from flows.corpora import Chunking, add_texts
 from flows.item_corpora import add_items
+from flows.readable_texts import readable_texts
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -95,7 +96,8 @@ def add_dataset(
         labels = _labels(path, rows, columns.label)
         if kinds[column] == TEXT:
             names = [f"{path.name}#{number}" for number in range(len(rows))]
-            texts, empty = _texts(path, dict(zip(names, rows[column], strict=True)), strict=strict)
+            held = dict(zip(names, rows[column], strict=True))
+            texts, skipped = readable_texts(names, held.get, strict=strict)
             added = add_texts(
                 *(store_uri, name, texts),
                 chunking=chunking,
@@ -104,7 +106,7 @@ def add_dataset(
                 special_tokens=special_tokens,
                 labels=dict(zip(names, labels, strict=True)) if columns.label else None,
             )
-            return replace(added, skipped=empty)
+            return replace(added, skipped=skipped)
         entries = _entries(path, rows, column, kinds[column], labels)
         return add_items(
             store_uri,
@@ -115,19 +117,6 @@ def add_dataset(
             seed=seed,
             strict=strict,
         )
-
-
-def _texts(
-    path: Path, rows: Mapping[str, str | None], *, strict: bool
-) -> tuple[dict[str, str], tuple[Skipped, ...]]:
-    """Tell texts from rows that are missing or hold nothing but blanks."""
-    texts = {name: text for name, text in rows.items() if text and text.strip()}
-    blank = [name for name in rows if name not in texts]
-    if blank and strict:
-        raise InputError(f"{blank[0]} holds no text; leave --strict out to skip it")
-    if not texts:
-        raise InputError(f"{path}: none of its {len(rows):,} rows holds any text")
-    return texts, tuple(Skipped(name, "it holds no text") for name in blank)
 
 
 def _rows(path: Path, split: str | None, cache: str) -> Dataset:
@@ -204,7 +193,9 @@ def _entries(path: Path, rows: Dataset, column: str, kind: str, labels: list[str
             held = plain[number][column] or {}
             if held.get("bytes") is not None:
                 return bytes(held["bytes"])
-            return Path(str(held.get("path"))).read_bytes()
+            if held.get("path") is None:
+                raise InputError("it holds nothing")
+            return Path(str(held["path"])).read_bytes()
 
         return read
 

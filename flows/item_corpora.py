@@ -157,10 +157,11 @@ def _look(items: Sequence[Item], decode: Callable[[bytes], object], *, strict: b
         try:
             content = item.read()
             decode(content)
-        except InputError as error:
+        except (InputError, OSError) as error:
+            reason = f"it cannot be read: {error}" if isinstance(error, OSError) else str(error)
             if strict:
-                raise InputError(f"{item.name}: {error}; leave --strict out to skip it") from error
-            skipped.append(Skipped(item.name, str(error)))
+                raise InputError(f"{item.name}: {reason}; leave --strict out to skip it") from error
+            skipped.append(Skipped(item.name, reason))
             continue
         good.append(item)
         digests.append(hashlib.sha256(content).hexdigest())

@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from flows.added_corpus import AddedCorpus, Skipped
+from flows.added_corpus import AddedCorpus
 from flows.capture.decoding import IMAGE_SUFFIXES, SOUND_SUFFIXES
 from flows.capture.errors import InputError
 from flows.capture.modality import AUDIO, IMAGE, TEXT
 from flows.corpora import Chunking, add_texts
 from flows.dataset_corpora import WHOLE_TEXTS, Columns
 from flows.item_corpora import add_items
+from flows.readable_texts import readable_texts
 from flows.shards import Member, Sample, find_shards, read_samples
 
 _TEXT_SUFFIXES: Final = frozenset({".text", ".transcript", ".txt"})
@@ -87,7 +88,8 @@ def add_shards(
     kind, extensions = _choice(path, samples, columns.content)
     contents = _contents(path, samples, extensions, columns.label)
     if kind == TEXT:
-        texts, skipped = _texts(contents, strict=strict)
+        members = {one.name: one.member for one in contents}
+        texts, skipped = readable_texts(members, lambda key: _decoded(members[key]), strict=strict)
         labels = {one.name: one.label for one in contents}
         added = add_texts(
             *(store_uri, name, texts),
@@ -220,26 +222,3 @@ def _label_hint(samples: Sequence[Sample]) -> str:
         if isinstance(held, dict) and held:
             return f"{found}, and .json the keys {', '.join(held)}"
     return found
-
-
-def _texts(
-    contents: Sequence[_Content], *, strict: bool
-) -> tuple[dict[str, str], tuple[Skipped, ...]]:
-    texts: dict[str, str] = {}
-    skipped: list[Skipped] = []
-    for one in contents:
-        try:
-            text = _decoded(one.member)
-            if not text.strip():
-                raise InputError("it holds no text")
-            texts[one.name] = text
-        except InputError as error:
-            if strict:
-                raise InputError(f"{one.name}: {error}; leave --strict out to skip it") from error
-            skipped.append(Skipped(one.name, str(error)))
-    if not texts:
-        first = skipped[0]
-        raise InputError(
-            f"none of {len(contents)} texts can be read, {first.name} first: {first.reason}"
-        )
-    return texts, tuple(skipped)

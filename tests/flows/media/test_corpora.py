@@ -135,7 +135,7 @@ def test_texts_of_a_json_file_are_a_sequence_each(store: str, tmp_path: Path) ->
         '{"text": "good", "stars": 5}\n{"text": "", "stars": 0}\n{"text": "so so", "stars": 3}\n'
         '{"text": " \\n", "stars": 1}\n'
     )
-    with pytest.raises(InputError, match=r"reviews\.jsonl#1 holds no text; leave --strict out"):
+    with pytest.raises(InputError, match=r"reviews\.jsonl#1: it holds no text; leave --strict out"):
         add_dataset(store, "reviews", file, Columns("text", "stars"), strict=True)
     added = add_dataset(store, "reviews", file, Columns("text", "stars"))
     assert (added.modality, added.texts, added.labels) == ("text", 2, 2)
@@ -144,6 +144,33 @@ def test_texts_of_a_json_file_are_a_sequence_each(store: str, tmp_path: Path) ->
     assert corpus.text.values.tolist() == ["good", "so so"]
     assert corpus.text_label.values.tolist() == ["5", "3"]
     assert corpus.attrs["chunking"] == {"unit": "whole"}
+
+
+def test_blank_texts_are_skipped_and_told_or_refused(store: str, tmp_path: Path) -> None:
+    file = tmp_path / "notes.jsonl"
+    file.write_text('{"text": "good"}\n{"text": " \\n"}\n{"text": null}\n')
+    with pytest.raises(InputError, match=r"notes\.jsonl#1: it holds no text; leave --strict out"):
+        add_dataset(store, "notes", file, Columns(), strict=True)
+    added = add_dataset(store, "notes", file, Columns())
+    assert [skipped.name for skipped in added.skipped] == ["notes.jsonl#1", "notes.jsonl#2"]
+    assert open_store(store)["notes"].text.values.tolist() == ["good"]
+    file.write_text('{"text": ""}\n{"text": " "}\n')
+    with pytest.raises(InputError, match=r"none of 2 texts can be read, notes\.jsonl#0 first"):
+        add_dataset(store, "other", file, Columns())
+
+
+def test_images_that_are_not_there_are_skipped_and_told(
+    store: str, pictures: Path, tmp_path: Path
+) -> None:
+    files = [str(pictures / "2.png"), str(tmp_path / "gone.png"), None]
+    features = datasets.Features({"image": datasets.Image()})
+    table = datasets.Dataset.from_dict({"image": files}, features=features)
+    table.save_to_disk(str(tmp_path / "saved"))
+    added = add_dataset(store, "drawn", tmp_path / "saved", Columns())
+    assert added.texts == 1
+    gone, empty = added.skipped
+    assert (gone.name, empty.reason) == ("gone.png", "it holds nothing")
+    assert "No such file" in gone.reason
 
 
 def test_columns_and_files_that_are_not_there_are_named(store: str, tmp_path: Path) -> None:
