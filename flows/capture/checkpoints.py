@@ -40,7 +40,8 @@ class Checkpoint:
         directory: Local folder of config, weights and tokenizer; None if it has none.
         gguf: Name of the GGUF file in the directory that holds weights, config and tokenizer.
         random: How weights are drawn, None when they are read.
-        hub: Where on the Hub it is, None when it is here; it has no directory then.
+        hub: Where on the Hub it is, or its config where weights are drawn; None when it is here.
+            It has no directory then.
         trusted: Whether Python code that comes with it may run.
     """
 
@@ -57,13 +58,14 @@ class Checkpoint:
     @property
     def place(self) -> str:
         """What :func:`find_checkpoints` finds this very checkpoint by, from any directory."""
-        if self.hub is not None:
-            return f"{self.hub.repo}@{self.hub.commit}={self.step}"
         folder = None if self.directory is None else self.directory.resolve()
-        if self.random is None:
-            assert folder is not None
-            return str(folder / self.gguf if self.gguf else folder)
-        return random_source(str(folder or self.random.model_type), self.random)
+        there = None if self.hub is None else f"{self.hub.repo}@{self.hub.commit}"
+        if self.random is not None:
+            return random_source(str(there or folder or self.random.model_type), self.random)
+        if there is not None:
+            return f"{there}={self.step}"
+        assert folder is not None
+        return str(folder / self.gguf if self.gguf else folder)
 
 
 @dataclass(frozen=True)
@@ -115,9 +117,10 @@ def find_present(
 
     A source is a folder of one checkpoint; a folder of ``checkpoint-N`` folders; a GGUF file or
     a folder with one; or ``random:CONFIG[:key=value,...][@SEED]`` for an untrained model, where
-    CONFIG is a model type of `transformers` or a path with a config; ``block:CONFIG...`` for one
-    untrained block of it, whose step is its seed; or, where nothing of that name lies here,
-    ``OWNER/NAME[@REVISION[=STEP]]`` on the Hub, see `find_revisions`.
+    CONFIG is a model type of `transformers`, a path with a config, or ``OWNER/NAME[@REVISION]`` on
+    the Hub, whose config alone is fetched; ``block:CONFIG...`` for one untrained block of it, whose
+    step is its seed; or, where nothing of that name lies here, ``OWNER/NAME[@REVISION[=STEP]]`` on
+    the Hub, see `find_revisions`.
 
     The step of a plain folder is the one that its name speaks of (`parse_step`), else the
     ``global_step`` of its trainer state, else 0. Folders of a training run are listed without a
@@ -269,18 +272,28 @@ def _random(source: str, seed: int) -> Checkpoint:
     if path.name == CONFIG_FILE:
         path = path.parent
     directory = path if path.is_dir() else None
+    remote: HubRevision | None = None
     if directory is not None:
         check_config(directory)
-        weights = replace(weights, model_type=None)
+    elif is_repository(config) and not path.parent.exists():
+        remote, *others = find_revisions(config, sweep=False)
+        if others:
+            raise CheckpointError(f"{source}: name one revision of {remote.repo}, for its config")
     elif not config or "/" in config:
         prefix = source.partition(":")[0]
         raise UnknownModelError(
-            f"{source}: expected {prefix}: and a model type such as bert, or a folder with "
-            f"a {CONFIG_FILE}; {config or 'nothing'} is neither{_near_names(path)}"
+            f"{source}: expected {prefix}: and a model type such as bert, a folder with a "
+            f"{CONFIG_FILE}, or OWNER/NAME on the Hub; {config or 'nothing'} is none of these"
+            f"{_near_names(path)}"
         )
-    kind = directory.resolve().name if directory else config
+    kind = config if directory is None else directory.resolve().name
+    if remote is not None:
+        kind = remote.repo.partition("/")[2]
+    if directory is not None or remote is not None:
+        weights = replace(weights, model_type=None)
     revision = f"seed{weights.seed}"
     if weights.block is None:
-        return Checkpoint(source, f"random-{kind}", 0, revision, directory, random=weights)
-    model = block_name(kind, weights.block)
-    return Checkpoint(source, model, weights.seed, revision, directory, random=weights)
+        name, step = f"random-{kind}", 0
+    else:
+        name, step = block_name(kind, weights.block), weights.seed
+    return Checkpoint(source, name, step, revision, directory, random=weights, hub=remote)

@@ -12,6 +12,7 @@ from typing import Final
 from flows.capture.checkpoints import Checkpoint
 from flows.capture.digests import Digest
 from flows.capture.fetching import with_metadata
+from flows.capture.generation import forced_entries
 from flows.capture.hub import weight_digests
 from flows.capture.integrity import (
     CONFIG_FILE,
@@ -34,8 +35,9 @@ class Fingerprint:
     Attributes:
         weights_sha256: SHA-256 over the names and digests of all weight files.
         files: SHA-256 of each weight file by name.
-        config_sha256: SHA-256 of the config entries that may change what the model computes, and
-            of the code that comes with it, where that is trusted.
+        config_sha256: SHA-256 of the config entries that may change what the model computes, of
+            what its decoder is made to begin with, and of the code that comes with it, where that
+            is trusted.
         tokenizer_sha256: SHA-256 over the tokenizer's files, None without a tokenizer.
     """
 
@@ -87,7 +89,7 @@ def _random_fingerprint(checkpoint: Checkpoint) -> Fingerprint:
 
         set_up_block(model, find_stacks(model), checkpoint.random.block, checkpoint.random.seed)
     digest = state_sha256(model)
-    directory = checkpoint.directory
+    directory = with_metadata(checkpoint).directory
     return Fingerprint(
         weights_sha256=_joined({"random": digest}),
         files={"random": digest},
@@ -102,7 +104,8 @@ def _tokenizer_sha256(directory: Path, digest: Digest) -> str | None:
 
 
 def _config_and_code(checkpoint: Checkpoint, directory: Path, digest: Digest) -> str:
-    config = _config_sha256(read_json(directory / CONFIG_FILE))
+    entries = {**read_json(directory / CONFIG_FILE), **forced_entries(directory)}
+    config = _config_sha256(entries)
     code = code_files(directory) if checkpoint.trusted else []
     if not code:
         return config

@@ -44,7 +44,7 @@ class RandomWeights:
 
     Attributes:
         model_type: Model type of `transformers` whose default config is taken, or None when
-            the config lies in the checkpoint's directory.
+            the config lies in the checkpoint's directory or on the Hub.
         overrides: Entries of the config that are replaced, as (name, value) pairs.
         seed: Seed of the draw.
         block: Settings of a single block that is fed embeddings as they are; None for a model.
@@ -91,7 +91,7 @@ def random_source(config: str, weights: RandomWeights) -> str:
     """Return the source that :func:`parse_random` takes apart into this config and these weights.
 
     Args:
-        config: A model type, or the folder of a config.
+        config: A model type, the folder of a config, or a revision on the Hub that has one.
         weights: How weights are drawn.
     """
     entries = list(weights.overrides)

@@ -119,7 +119,7 @@ def test_untrained_models(saved_model: Path) -> None:
 def test_untrained_models_that_cannot_be_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="'x=' is not an override, expected key=value"):
         find_checkpoints("random:bert:x=")
-    with pytest.raises(CheckpointError, match=r"nowhere/at/all is neither"):
+    with pytest.raises(CheckpointError, match=r"nowhere/at/all is none of these"):
         find_checkpoints("random:nowhere/at/all")
     with pytest.raises(CheckpointError, match=r"holds no config.json"):
         find_checkpoints(f"random:{tmp_path}")

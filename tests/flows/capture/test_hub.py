@@ -75,6 +75,27 @@ def test_what_the_hub_lacks_is_refused(served: Hub) -> None:
         find_checkpoints("lab/plain@all")
 
 
+def test_an_untrained_model_needs_no_more_than_the_config(
+    served: Hub, folders: dict[str, Path]
+) -> None:
+    (found,) = find_checkpoints(f"random:{REPO}:num_hidden_layers=1@3")
+    assert (found.model, found.step, found.revision) == ("random-tiny-neox", 0, "seed3")
+    drawn = fingerprint(found)
+    (here,) = find_checkpoints(f"random:{folders['same']}:num_hidden_layers=1@3")
+    assert drawn == fingerprint(here)
+    assert len(load_tokenizer(found)) > 3
+    assert not gets(served, "model.safetensors")
+    # What is recorded of it finds the same commit again, whatever main is then.
+    commit = served.refs[REPO]["main"].sha
+    assert found.place == f"random:{REPO}@{commit}:num_hidden_layers=1@3"
+    (again,) = find_checkpoints(found.place)
+    assert fingerprint(again) == drawn
+    (block,) = find_checkpoints(f"block:{REPO}@step0:bias_std=0.1@2")
+    assert (block.model, block.step) == ("block-tiny-neox-bias_std=0.1", 2)
+    with pytest.raises(CheckpointError, match="has no revision 'step9'"):
+        find_checkpoints(f"random:{REPO}@step9")
+
+
 def test_digests_need_no_weights(served: Hub, folders: dict[str, Path]) -> None:
     zero, one = (fingerprint(c) for c in find_checkpoints(f"{REPO}@all"))
     (main,) = (fingerprint(c) for c in find_checkpoints(f"{REPO}@main"))
