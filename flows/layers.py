@@ -14,7 +14,7 @@ from store.held_layers import SiteLayers
 from store.schema import LAYER, depth_dimension
 
 if TYPE_CHECKING:
-    from flows.capture.rows import RowBlock
+    from flows.capture.blocks import RowBlock
     from store.catalogue import HeldStep
     from store.write import StepWriter
 
@@ -77,12 +77,27 @@ def narrowed(
         ran: At which layers each was tapped.
     """
     for block in blocks:
-        writer, tapped = writers[block.part], ran[block.part]
-        values = {
-            site: of_layers(site, rows, writer.layers, tapped)
-            for site, rows in block.values.items()
-        }
-        yield replace(block, values=values)
+        tapped = ran[block.part]
+        narrow = block if tapped is None else _narrow(block, writers[block.part].layers, tapped)
+        if narrow.values:
+            yield narrow
+
+
+def _narrow(block: RowBlock, wanted: SiteLayers, tapped: Sequence[int]) -> RowBlock:
+    """Return what is wanted of a block, which may begin at another depth than the first."""
+    depth = block.depth
+    values: dict[str, npt.NDArray[np.float32]] = {}
+    for site, rows in block.values.items():
+        given, labels = _labels(site, tapped), list(wanted.get(site, ()))
+        if not labels or given == labels:
+            values[site] = rows
+            continue
+        own = given[block.depth : block.depth + len(rows)]
+        kept = [number for number, label in enumerate(own) if label in labels]
+        if kept:
+            values[site] = rows[kept]
+            depth = labels.index(own[kept[0]])
+    return replace(block, values=values, depth=depth)
 
 
 def of_layers(

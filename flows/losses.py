@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from flows.capture.rows import RowBlock
+    from flows.capture.blocks import RowBlock
 
 TOKEN_LOSS: Final = "token_loss"
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flows.layers import layers_to_run, narrowed
-from flows.streaming import continued
+from flows.streaming import PIECE_BYTES, continued
 from store.schema import PROBABILITIES
 
 if TYPE_CHECKING:
+    from flows.capture.blocks import RowBlock
     from flows.capture.parts import Part
-    from flows.capture.rows import RowBlock
     from flows.capture.tokens import Tokens
     from flows.capture.weights import LoadedModel
     from flows.job import CaptureOptions, Job
@@ -74,7 +74,9 @@ def _passes(
 
     rest = [site for site in writer.sites if site != PROBABILITIES]
     whole = Part(
-        *(loaded, tokens, rest, writer.chunk_rows, layers, job.options.precision, key_positions)
+        *(loaded, tokens, rest, writer.chunk_rows, layers, job.options.precision, key_positions),
+        # Rows that go on after others are laid out anew, all sites of a block together.
+        piece_bytes=None if writer.held_tokens else PIECE_BYTES,
     )
     passes = whole.passes()
     if PROBABILITIES in writer.sites:

@@ -17,7 +17,7 @@ from flows.layers import Layers, layers_to_run, narrowed
 from flows.loading import load_job, shown_tokens, stack_tokens, wanted_sites, with_rows
 from flows.losses import TOKEN_LOSS, MeanLoss
 from flows.passes import missing_rows, refuse_batch_effects
-from flows.streaming import stream
+from flows.streaming import PIECE_BYTES, stream
 from store.create import ArraySpec, create_model
 from store.errors import NonFiniteError, StoreError, UnknownNameError
 from store.identity import JSON
@@ -27,8 +27,8 @@ from store.unused import remove_unused_model
 from store.write import StepWriter, reserve_step
 
 if TYPE_CHECKING:
+    from flows.capture.blocks import RowBlock
     from flows.capture.parts import Part
-    from flows.capture.rows import RowBlock
     from flows.capture.weights import LoadedModel
 
 __all__ = [
@@ -149,7 +149,7 @@ def _store_stages(
                 writers.append(writing.enter_context(writer))
                 ran.append(layers_to_run(writer.layers, loaded.stack.n_blocks))
                 kept = (writer.sites, writer.chunk_rows, ran[-1], options.precision)
-                parts.append(Part(loaded, tokens, *kept))
+                parts.append(Part(loaded, tokens, *kept, piece_bytes=PIECE_BYTES))
                 refuse_batch_effects(loaded, tokens, writer.sites, ran[-1], options)
         if not parts:
             return False

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from queue import Queue
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -14,10 +14,45 @@ from store.schema import TOKEN, site_variable
 from store.write import StepWriter
 
 if TYPE_CHECKING:
-    from flows.capture.rows import RowBlock
+    from flows.capture.blocks import RowBlock
 
-WAITING_BLOCKS: Final = 1
-"""Blocks that may wait for the writer; one more is being computed and one being written."""
+WAITING_BYTES: Final = 64 << 20
+"""Size of the blocks that may wait for the writer; a larger one waits alone.
+
+One more is being computed and one being written.
+"""
+
+PIECE_BYTES: Final = 16 << 20
+"""Size of what is handed to the writer at once, where rows need not come in whole blocks."""
+
+
+class _Waiting:
+    """Blocks on their way to the writer, then None."""
+
+    def __init__(self) -> None:
+        self._blocks: deque[RowBlock | None] = deque()
+        self._n_bytes = 0
+        self._changed = threading.Condition()
+
+    def put(self, block: RowBlock | None) -> None:
+        """Add a block, once there is room for it."""
+        size = 0 if block is None else block.n_bytes
+        with self._changed:
+            self._changed.wait_for(
+                lambda: not self._blocks or self._n_bytes + size <= WAITING_BYTES
+            )
+            self._blocks.append(block)
+            self._n_bytes += size
+            self._changed.notify_all()
+
+    def get(self) -> RowBlock | None:
+        """Take the next block, once there is one."""
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._blocks) > 0)
+            block = self._blocks.popleft()
+            self._n_bytes -= 0 if block is None else block.n_bytes
+            self._changed.notify_all()
+        return block
 
 
 def stream(blocks: Iterable[RowBlock], *writers: StepWriter) -> None:
@@ -30,7 +65,7 @@ def stream(blocks: Iterable[RowBlock], *writers: StepWriter) -> None:
         blocks: Blocks as the model gives them, computed in the calling thread.
         writers: Take them, one for each stack that is captured.
     """
-    waiting: Queue[RowBlock | None] = Queue(WAITING_BLOCKS)
+    waiting = _Waiting()
     stopped = threading.Event()
     with ThreadPoolExecutor(1, "actlas-writer") as pool:
         written = pool.submit(_write, waiting, writers, stopped)
@@ -55,7 +90,7 @@ def continued(
         sites: Sites that the blocks are of.
         depths: Their layers or blocks among those of the sites.
     """
-    from flows.capture.rows import RowBlock
+    from flows.capture.blocks import RowBlock
 
     axes = {site: site_variable(site).dims[1:].index(TOKEN) for site in sites}
     waiting = {site: writer.held_rows(site)[depths] for site in sites}
@@ -78,9 +113,7 @@ def continued(
         yield RowBlock(start, writer.n_tokens, waiting, depth=depth)
 
 
-def _write(
-    waiting: Queue[RowBlock | None], writers: Sequence[StepWriter], stopped: threading.Event
-) -> None:
+def _write(waiting: _Waiting, writers: Sequence[StepWriter], stopped: threading.Event) -> None:
     """Write what comes until None does; after a failure only empty the queue."""
     block = waiting.get()
     try:

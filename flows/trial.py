@@ -16,6 +16,7 @@ from flows.running import Job, load_job, stack_tokens, store_parts, wanted_sites
 from flows.stack_sizes import StackSizes, stack_sizes
 from store.catalogue import catalogue
 from store.corpora import CorpusSpec, create_corpus
+from store.layout import chunk_rows
 from store.repository import Repository
 
 if TYPE_CHECKING:
@@ -154,8 +155,9 @@ def _positions(job: Job, parts: Sequence[tuple[LoadedModel, Tokens]]) -> int:
     sites = wanted_sites(job, loaded)
     batch = job.options.batch_tokens or batch_size(loaded, sites)
     shapes = site_shapes(loaded.stack, sites, job.options.layers, tokens.longest)
-    window = window_tokens(with_rows(job, loaded, tokens), shapes, batch)
-    return padded_positions(tokens, max(window, int(tokens.lengths.max())), batch)
+    kept = with_rows(job, loaded, tokens)
+    window = max(window_tokens(kept, shapes, batch), int(tokens.lengths.max()))
+    return padded_positions(kept, window, batch, chunk_rows(loaded.stack.width, kept.n_rows))
 
 
 def _fitted(load_seconds: float, first: _Part, parts: list[_Part]) -> Trial:

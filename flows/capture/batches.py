@@ -89,27 +89,46 @@ def make_batch(
     )
 
 
-def windows(tokens: Tokens, rows: int) -> Iterator[range]:
-    """Yield ranges of sequences of at most `rows` tokens together, or of one longer sequence."""
+def windows(tokens: Tokens, n_tokens: int, block_rows: int | None = None) -> Iterator[range]:
+    """Yield the ranges of sequences that are sorted by length together.
+
+    Args:
+        tokens: Tokens of the corpus.
+        n_tokens: Most tokens of a range; a longer sequence is one by itself.
+        block_rows: A range ends with the sequence that completes the last block of so many rows
+            in it, or, if that is later, the first one; blocks are of no account when None.
+    """
     offsets = tokens.offsets
     start = 0
     while start < tokens.n_sequences:
-        stop = int(np.searchsorted(offsets, offsets[start] + rows, side="right")) - 1
+        stop = int(np.searchsorted(offsets, offsets[start] + n_tokens, side="right")) - 1
         stop = max(stop, start + 1)
+        if block_rows is not None and stop < tokens.n_sequences:
+            stop = _completing(tokens.row_offsets, start, stop, block_rows)
         yield range(start, stop)
         start = stop
 
 
-def padded_positions(tokens: Tokens, window_tokens: int, batch_tokens: int) -> int:
+def _completing(row_offsets: NDArray[np.int64], start: int, stop: int, block_rows: int) -> int:
+    """Return one past the sequence that completes the last block, or else the first one."""
+    first, last = int(row_offsets[start]) // block_rows, int(row_offsets[stop]) // block_rows
+    end = np.searchsorted(row_offsets, max(first + 1, last) * block_rows)
+    return min(int(end), len(row_offsets) - 1)
+
+
+def padded_positions(
+    tokens: Tokens, window_tokens: int, batch_tokens: int, block_rows: int | None = None
+) -> int:
     """Return how many positions a model computes for all tokens, padding included.
 
     Args:
         tokens: Tokens of the corpus.
         window_tokens: Tokens that are sorted by length together.
         batch_tokens: Largest size of a batch, padding included.
+        block_rows: As for `windows`.
     """
     total = 0
-    for window in windows(tokens, window_tokens):
+    for window in windows(tokens, window_tokens, block_rows):
         left = np.sort(tokens.lengths[window.start : window.stop])[::-1]
         while len(left):
             count = min(len(left), max(1, batch_tokens // max(1, int(left[0]))))

@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from flows.capture.batches import windows
+from flows.capture.blocks import Blocks, RowBlock
 from flows.capture.configs import longest_input
 from flows.capture.errors import InputError, NonFiniteActivationError
 from flows.capture.items import ItemTokens
 from flows.capture.parts import TOKEN_LOSS, Part
 from flows.capture.rounding import FULL_PRECISION, Precision
-from flows.capture.rows import Blocks, RowBlock, Staging
+from flows.capture.rows import Staging
 from flows.capture.shapes import KEY_POSITION, SiteShape
 from flows.capture.sites import site_of
 from flows.capture.tokens import Tokens
@@ -143,7 +144,10 @@ def _row_blocks(
     longest = int(tokens.lengths.max())
     pairs = list(zip(parts, shapes, strict=True))
     size = sum(_row_bytes(own) * part.tokens.n_rows for part, own in pairs)
-    found = list(windows(tokens, max(longest, _window_tokens(tokens, size, budget.tokens))))
+    most = max(longest, _window_tokens(tokens, size, budget.tokens))
+    # Where pieces are handed over, no block needs room beside the window that completes it.
+    ends = None if parts[0].piece_bytes is None else parts[0].block_rows
+    found = list(windows(tokens, most, ends))
     on_gpu = loaded.device.type == "cuda"
     # On a GPU the next window is computed while the rows of the one before are laid out.
     slots = [
@@ -151,7 +155,12 @@ def _row_blocks(
         for _ in range(2 if on_gpu else 1)
     ]
     blocks = [
-        Blocks(own, part.tokens.n_rows, part.block_rows, number, part.first)
+        Blocks(
+            *(own, part.tokens.n_rows, part.block_rows),
+            part=number,
+            depth=part.first,
+            piece_bytes=part.piece_bytes,
+        )
         for number, (part, own) in enumerate(pairs)
     ]
     waiting: deque[Sequence[Target]] = deque()

@@ -33,6 +33,7 @@ class Part:
         precision: Dtype to whose values activations are rounded on the model's device.
         key_positions: Keys of a row of probabilities; those of the longest sequence when None.
         first: Number of layers or blocks that other passes capture before these.
+        piece_bytes: Size of what is handed over at once, see `Blocks`; whole blocks when None.
     """
 
     loaded: LoadedModel
@@ -43,6 +44,7 @@ class Part:
     precision: Precision = FULL_PRECISION
     key_positions: int | None = None
     first: int = 0
+    piece_bytes: int | None = None
 
     @property
     def depths(self) -> slice:

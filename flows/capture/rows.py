@@ -1,14 +1,8 @@
-"""From batches in order of length back to blocks of rows in the order of the corpus.
-
-Rows pass through two buffers of fixed size. Batches are copied side by side, as they come, into
-the staging of one window; when the window is complete, its rows are gathered in corpus order
-into blocks, each of which is a new array that belongs to whoever receives it.
-"""
+"""The rows of a window, copied side by side as the batches give them, in order of length."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import torch
@@ -21,25 +15,6 @@ from flows.capture.picking import Picked
 from flows.capture.rounding import FULL_PRECISION, Precision
 from flows.capture.shapes import SiteShape
 from flows.capture.taps import Sink
-
-
-@dataclass(frozen=True)
-class RowBlock:
-    """Consecutive rows of every captured site.
-
-    Attributes:
-        token_start: Number of the first token.
-        token_stop: One past the number of the last.
-        values: Site → float32 values with the site's dimensions but step, token narrowed.
-        part: Number of the stack among those that are captured together.
-        depth: Index of its first layer or block among those of the site that are captured.
-    """
-
-    token_start: int
-    token_stop: int
-    values: Mapping[str, NDArray[np.float32]]
-    part: int = 0
-    depth: int = 0
 
 
 class Staging:
@@ -144,65 +119,3 @@ class Staging:
                 on_taken()
 
         return sink
-
-
-class Blocks:
-    """Gathers rows into blocks that start at multiples of a fixed number of rows."""
-
-    def __init__(
-        self,
-        shapes: Sequence[SiteShape],
-        n_tokens: int,
-        block_rows: int,
-        part: int = 0,
-        depth: int = 0,
-    ) -> None:
-        self._shapes, self._part, self._depth = shapes, part, depth
-        self._n_tokens = n_tokens
-        self._block_rows = block_rows
-        self._start = 0
-        self._values: dict[str, NDArray[np.float32]] = {}
-
-    def add(self, rows: NDArray[np.int64], values: Mapping[str, Tensor]) -> Iterator[RowBlock]:
-        """Take the next window's rows, and yield the blocks that they complete.
-
-        Args:
-            rows: (row,) numbers of the rows, a permutation of the next ones of the corpus.
-            values: Site → (depth, row, ...) values.
-        """
-        order = np.argsort(rows)
-        first = int(rows[order[0]]) if len(rows) else 0
-        done = 0
-        while done < len(rows):
-            if not self._values:
-                self._open(first + done)
-            offset = first + done - self._start
-            count = min(len(rows) - done, self._size - offset)
-            for shape in self._shapes:
-                part = self._values[shape.name][:, offset : offset + count]
-                for depth, staged in enumerate(values[shape.name].numpy()):
-                    np.take(
-                        staged, order[done : done + count], axis=0, out=part[depth], mode="clip"
-                    )
-            done += count
-            if offset + count == self._size:
-                yield self._close()
-
-    @property
-    def _size(self) -> int:
-        return min(self._block_rows, self._n_tokens - self._start)
-
-    def _open(self, start: int) -> None:
-        self._start = start
-        self._values = {
-            shape.name: np.empty((shape.depth, self._size, *shape.features), dtype=np.float32)
-            for shape in self._shapes
-        }
-
-    def _close(self) -> RowBlock:
-        values = {
-            shape.name: shape.in_store_order(self._values[shape.name]) for shape in self._shapes
-        }
-        self._values = {}
-        stop = self._start + self._size
-        return RowBlock(self._start, stop, values, self._part, self._depth)

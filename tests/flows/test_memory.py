@@ -23,9 +23,10 @@ options = CaptureOptions(batch_tokens=256)
 ingest_checkpoint(uri, find_checkpoints({MODEL!r}, name="m")[0], "ids", options=options)
 """
 
+# Not ru_maxrss, which begins with that of the process that started this one.
 PEAK = """
-import resource, sys
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+lines = open("/proc/self/status").read().splitlines()
+print(next(line.split()[1] for line in lines if line.startswith("VmHWM:")))
 """
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from flows.capture.rows import RowBlock
-from flows.streaming import WAITING_BLOCKS, stream
+from flows.capture.blocks import RowBlock
+from flows.streaming import stream
 
 
 def block(start: int) -> RowBlock:
@@ -65,7 +65,9 @@ def test_an_error_of_the_writer_stops_the_model_soon() -> None:
     assert len(made) < 1000
 
 
-def test_memory_is_bounded_by_the_queue() -> None:
+def test_memory_is_bounded_by_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = 3
+    monkeypatch.setattr("flows.streaming.WAITING_BYTES", waiting * block(0).n_bytes)
     released = threading.Event()
     made = []
 
@@ -80,16 +82,23 @@ def test_memory_is_bounded_by_the_queue() -> None:
     def blocks() -> Iterator[RowBlock]:
         for start in range(10):
             made.append(start)
-            if start == WAITING_BLOCKS + 1:
+            if start == waiting + 1:
                 # Block 0 is being written, the next ones wait, this one is being made.
                 threading.Timer(0.05, released.set).start()
             yield block(start)
             if not released.is_set():
-                assert len(made) <= WAITING_BLOCKS + 2
+                assert len(made) <= waiting + 2
 
     writer = Slow()
     stream(blocks(), writer)
     assert writer.starts == list(range(10))
+
+
+def test_a_block_larger_than_what_may_wait_waits_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flows.streaming.WAITING_BYTES", 1)
+    writer = Recorder()
+    stream((block(start) for start in range(5)), writer)
+    assert writer.starts == list(range(5))
 
 
 def test_no_thread_is_left_behind() -> None:

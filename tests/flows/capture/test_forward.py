@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from flows.capture import Tokens, from_ids
+from flows.capture.blocks import RowBlock
 from flows.capture.errors import InputError, NonFiniteActivationError, UnknownSiteError
 from flows.capture.forward import capture, capture_whole
 from flows.capture.parts import Part
-from flows.capture.rows import RowBlock
 from flows.capture.sites import available_sites
 from flows.capture.weights import LoadedModel
 
