@@ -3,8 +3,8 @@
     python benchmarks/capture.py [--json] [--quick]
 
 Every way is run in rounds, each in its turn, so that a busy machine slows them alike; figures
-are medians of the ratios within a round. Each way is told as it ends. Under four minutes on two
-cores that do nothing else, under one with --quick.
+are medians of the ratios within a round. Each way is told as it ends. About five minutes on two
+cores that do nothing else, about two with --quick.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import google_crc32c
-import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import capture_contenders as contenders
 from benchmarks.figures import Figure, show
 from flows.capture import Tokens, find_checkpoints
-from flows.capture.forward import batch_size, capture
+from flows.capture.devices import dtype_named
+from flows.capture.forward import capture
 from flows.capture.guard import TOLERANCE, check_batching
-from flows.capture.sites import available_sites, site_shapes
+from flows.capture.sites import available_sites
 from flows.capture.weights import LoadedModel, load_model
 
 FAMILIES = {
@@ -45,6 +45,8 @@ FAMILIES = {
 
 
 _GUARDED_SEQUENCES = 1000
+_WARMING_SEQUENCES = 20
+_MIB = 2**20
 
 
 @dataclass(frozen=True)
@@ -63,10 +65,11 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--quick", action="store_true", help="less text, fewer rounds")
     arguments = parser.parse_args()
-    n_sequences, rounds = (40, 1) if arguments.quick else (240, 2)
+    n_sequences, rounds = (100, 1) if arguments.quick else (600, 2)
     loaded, tokens = contenders.load(), contenders.text(n_sequences)
     tell(f"{n_sequences} sequences of {len(tokens):,} tokens, {rounds} rounds after a warm-up")
     figures = [
+        once_figure(loaded),
         *cost_figures(loaded, tokens, rounds),
         *guard_figures(loaded, tokens),
         *memory_figures(quick=arguments.quick),
@@ -82,16 +85,32 @@ def tell(what: str) -> None:
     sys.stderr.flush()
 
 
+def once_figure(loaded: LoadedModel) -> Figure:
+    """Warm everything up, and measure what a new store costs however small the corpus."""
+    tokens = contenders.text(_WARMING_SEQUENCES)
+    for contender in contenders.CONTENDERS.values():
+        in_turn(contender, loaded, tokens)
+    stored, captured = (
+        in_turn(contenders.CONTENDERS[name], loaded, tokens) for name in ("stored", "captured")
+    )
+    against = "creating store, corpus and model, reserving and committing a step; in the ratios"
+    return Figure("CPU time once a store", stored.cpu - captured.cpu, "s", against=against)
+
+
+def in_turn(contender: contenders.Contender, loaded: LoadedModel, tokens: Tokens) -> Cost:
+    """Return what one way costs, in a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        return timed(lambda: contender(loaded, tokens, Path(folder)))
+
+
 def cost_figures(loaded: LoadedModel, tokens: Tokens, rounds: int) -> list[Figure]:
     """Compare the ways to run and to keep."""
     costs: dict[str, list[Cost]] = {name: [] for name in contenders.CONTENDERS}
-    for number in range(rounds + 1):
+    for number in range(rounds):
         for name, contender in contenders.CONTENDERS.items():
-            with tempfile.TemporaryDirectory() as folder:
-                cost = timed(lambda: contender(loaded, tokens, Path(folder)))  # noqa: B023
+            cost = in_turn(contender, loaded, tokens)
             tell(f"round {number}: {name:9s} {cost.cpu:6.2f} s of CPU, {cost.wall:6.2f} s")
-            if number > 0:  # The first round warms up.
-                costs[name].append(cost)
+            costs[name].append(cost)
 
     def ratio(name: str, base: str, of: str) -> float:
         pairs = zip(costs[name], costs[base], strict=True)
@@ -149,41 +168,32 @@ def guard_figures(loaded: LoadedModel, tokens: Tokens) -> list[Figure]:
 
 
 def memory_figures(*, quick: bool) -> list[Figure]:
-    """Measure peak memory, each corpus in a process of its own."""
-    small, large = (40, 120) if quick else (100, 400)
-    before, peak = _peaks(small)
-    _, larger = _peaks(large)
-    tell(f"peak memory {peak:.0f} and {larger:.0f} MiB, {before:.0f} MiB with the model alone")
-    loaded = contenders.load()
-    (shape,) = site_shapes(loaded.stack, ["residual"])
-    batch = batch_size(loaded, ["residual"]) * shape.bytes_per_token / 2**20
-    return [
-        Figure(
-            "memory beyond the model and a batch",
-            larger - before - batch,
-            "MiB",
-            300,
-            "at most",
-            f"{large} sequences",
-        ),
-        Figure(
-            "memory of a larger corpus",
-            larger / peak,
-            "×",
-            1.1,
-            "at most",
-            f"{large} sequences against {small}",
-        ),
-    ]
+    """Measure the peak of storing, each corpus in a process of its own."""
+    small, large = (300, 600) if quick else (500, 1500)
+    peaks = {}
+    figures = []
+    for n_sequences, everywhere in ((small, False), (large, False), (small, True)):
+        model, batch, peak = _memory(n_sequences, everywhere=everywhere)
+        peaks[n_sequences, everywhere] = peak
+        sites = "all sites" if everywhere else "residual"
+        told = f"model of {model:.0f} MiB, batch of {batch:.0f} MiB, {n_sequences} sequences"
+        tell(f"peak {peak:.0f} MiB, {sites}: {told}")
+        name = f"memory beyond model and batch, {sites}"
+        figures.append(Figure(name, peak - model - batch, "MiB", 300, "at most", told))
+    growth = peaks[large, False] / peaks[small, False]
+    against = f"{large} sequences against {small}"
+    return [*figures, Figure("memory of a larger corpus", growth, "×", 1.1, "at most", against)]
 
 
 def exactness_figures(tokens: Tokens) -> list[Figure]:
     """Compare batches with sequences alone, at every site."""
     figures = []
     for kind, source in FAMILIES.items():
-        for dtype in (torch.float32, torch.bfloat16):
+        for dtype in ("float32", "bfloat16"):
             checkpoint = find_checkpoints(f"random:{source}")[0]
-            loaded = load_model(checkpoint, device="cpu", dtype=dtype, attention="eager")
+            loaded = load_model(
+                checkpoint, device="cpu", dtype=dtype_named(dtype), attention="eager"
+            )
             worst = check_batching(loaded, tokens, available_sites(loaded.stack))
             tell(f"{kind} in {loaded.source_dtype}: {worst:.1e}")
             name = f"largest deviation, {kind}, {loaded.source_dtype}"
@@ -205,13 +215,16 @@ def _cpu() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def _peaks(n_sequences: int) -> tuple[float, float]:
-    script = Path(contenders.__file__)
+def _memory(n_sequences: int, *, everywhere: bool) -> list[float]:
+    """Return the MiB of the model's process, of a batch, and of the peak."""
+    command = [sys.executable, contenders.__file__, str(n_sequences)]
     done = subprocess.run(
-        [sys.executable, str(script), str(n_sequences)], capture_output=True, text=True, check=True
+        [*command, "--everywhere"] if everywhere else command,
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    before, peak = json.loads(done.stdout.splitlines()[-1])
-    return before, peak
+    return [size / _MIB for size in json.loads(done.stdout.splitlines()[-1])]
 
 
 if __name__ == "__main__":

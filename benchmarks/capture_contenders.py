@@ -7,30 +7,37 @@ lengths; words are numbered as they come, so that no tokenizer is needed.
 from __future__ import annotations
 
 import json
-import resource
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from pydoc_data.topics import topics
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+# PyTorch is imported by these: before it, `flows` says how the threads of OpenMP wait.
+from benchmarks.memory import forget_peak, peak, resident
 from flows.capture import Tokens, find_checkpoints, from_ids
 from flows.capture.batches import Pending, windows
-from flows.capture.forward import batch_size, capture, window_tokens
+from flows.capture.forward import batch_size, capture_stacks, window_tokens
+from flows.capture.parts import Part
 from flows.capture.running import evaluating, run
-from flows.capture.sites import site_shapes
+from flows.capture.sites import available_sites, site_shapes
 from flows.capture.weights import LoadedModel, load_model
-from flows.streaming import stream
+from flows.streaming import PIECE_BYTES, stream
 from store.codec import DEFAULT_CODEC, Codec
 from store.corpora import CorpusSpec, create_corpus
 from store.create import ArraySpec, create_model
+from store.layout import chunk_rows
 from store.repository import Repository
-from store.schema import SITES
+from store.schema import PROBABILITIES, SITES
 from store.write import AlreadyStored, reserve_step
+
+if TYPE_CHECKING:
+    import torch
 
 MODEL = (
     "random:bert:num_hidden_layers=6,hidden_size=384,num_attention_heads=12,"
@@ -43,9 +50,14 @@ LONGEST = 128
 Contender = Callable[[LoadedModel, Tokens, Path], None]
 
 
-def load() -> LoadedModel:
+def load(attention: Literal["eager"] | None = None) -> LoadedModel:
     """Return the model."""
-    return load_model(find_checkpoints(MODEL)[0], device="cpu")
+    return load_model(find_checkpoints(MODEL)[0], device="cpu", attention=attention)
+
+
+def every_site(loaded: LoadedModel) -> list[str]:
+    """Return the names of all sites but full probabilities, which have passes of their own."""
+    return [site for site in available_sites(loaded.stack) if site != PROBABILITIES]
 
 
 def text(n_sequences: int) -> Tokens:
@@ -67,11 +79,12 @@ def text(n_sequences: int) -> Tokens:
 
 
 def bare(loaded: LoadedModel, tokens: Tokens, _folder: Path) -> None:
-    """Run the model over the same batches as `capture` does, and drop what it gives."""
+    """Run the model over the same batches as capture does, and drop what it gives."""
     shapes = site_shapes(loaded.stack, ["residual"])
     size = batch_size(loaded, ["residual"])
+    rows = chunk_rows(loaded.stack.width, len(tokens))
     with evaluating(loaded.model):
-        for window in windows(tokens, window_tokens(tokens, shapes, size)):
+        for window in windows(tokens, window_tokens(tokens, shapes, size), rows):
             pending = Pending(tokens, window, 0)
             while pending:
                 batch = pending.batch(size)
@@ -80,8 +93,10 @@ def bare(loaded: LoadedModel, tokens: Tokens, _folder: Path) -> None:
 
 
 def captured(loaded: LoadedModel, tokens: Tokens, _folder: Path) -> None:
-    """Capture every layer, and drop the blocks of rows."""
-    for _ in capture(loaded, tokens, ["residual"], block_rows=4096):
+    """Capture every layer, and drop the rows."""
+    rows = chunk_rows(loaded.stack.width, len(tokens))
+    part = Part(loaded, tokens, ["residual"], rows, piece_bytes=PIECE_BYTES)
+    for _ in capture_stacks([part], allow_nonfinite=True):
         pass
 
 
@@ -91,42 +106,51 @@ def fast(loaded: LoadedModel, tokens: Tokens, folder: Path) -> None:
 
 
 def stored(
-    loaded: LoadedModel, tokens: Tokens, folder: Path, *, codec: Codec = DEFAULT_CODEC
+    loaded: LoadedModel,
+    tokens: Tokens,
+    folder: Path,
+    *,
+    codec: Codec = DEFAULT_CODEC,
+    sites: Sequence[str] = ("residual",),
 ) -> None:
-    """Capture every layer into a store."""
+    """Capture into a new store, the way an ingest does."""
     repository = Repository.create(str(folder / "store"))
     spec = CorpusSpec("corpus", "ids", {}, 0, "0")
     create_corpus(repository, spec, texts=["-"], sources=["-"], source_starts=[0])
-    (shape,) = site_shapes(loaded.stack, ["residual"])
+    stack = loaded.stack
     create_model(
         repository,
         "corpus",
         "model",
-        arrays=[ArraySpec(SITES["residual"], {**shape.sizes, "token": len(tokens)})],
+        arrays=[
+            ArraySpec(SITES[shape.name], {**shape.sizes, "token": len(tokens)})
+            for shape in site_shapes(stack, sites)
+        ],
         tokens=tokens.coordinates(),
-        attributes={
-            "n_blocks": loaded.stack.n_blocks,
-            "width": loaded.stack.width,
-            "causal": loaded.stack.causal,
-        },
+        attributes={"n_blocks": stack.n_blocks, "width": stack.width, "causal": stack.causal},
         codec=codec,
     )
     writer = reserve_step(repository, "corpus/model", 0, identity={"step": 0})
     assert not isinstance(writer, AlreadyStored)
     with writer:
-        blocks = capture(loaded, tokens, writer.sites, block_rows=writer.chunk_rows)
-        stream(blocks, writer)
+        part = Part(loaded, tokens, sites, writer.chunk_rows, piece_bytes=PIECE_BYTES)
+        # The writer looks for what is not finite, in its own thread.
+        stream(capture_stacks([part], allow_nonfinite=True), writer)
         writer.commit(provenance={"source_dtype": loaded.source_dtype})
 
 
 def naive(loaded: LoadedModel, tokens: Tokens, folder: Path) -> None:
     """Do what most scripts do: pad to the longest, collect hidden states in lists, save them."""
+    import torch
+
     for layer, rows in enumerate(hidden_states(loaded, tokens)):
         torch.save(rows, folder / f"{layer}.pt")
 
 
 def hidden_states(loaded: LoadedModel, tokens: Tokens) -> Iterator[torch.Tensor]:
     """Yield the rows (token, dim) of every layer, collected in lists over padded batches."""
+    import torch
+
     collected: list[list[torch.Tensor]] = [[] for _ in range(loaded.stack.n_blocks + 1)]
     ids = torch.zeros(tokens.n_sequences, LONGEST, dtype=torch.long)
     mask = torch.zeros_like(ids)
@@ -153,18 +177,20 @@ CONTENDERS: Mapping[str, Contender] = {
 }
 
 
-def main(n_sequences: int) -> None:
-    """Write the MiB resident with the model, and the peak after a capture, as JSON."""
-    loaded, tokens = load(), text(n_sequences)
-    # Once over a little text: what torch itself allocates for a batch is not of the corpus.
-    before = _peak_mib()
-    captured(loaded, tokens, Path())
-    sys.stdout.write(json.dumps([before, _peak_mib()]))
+def main(n_sequences: int, *, everywhere: bool) -> None:
+    """Write the bytes resident with the model, those of a batch, and the peak, as JSON.
 
-
-def _peak_mib() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    What is measured is the storing of some sequences. The batch is one of all sites that are kept.
+    """
+    loaded, tokens = load("eager"), text(n_sequences)
+    sites = every_site(loaded) if everywhere else ["residual"]
+    row = sum(shape.bytes_per_token for shape in site_shapes(loaded.stack, sites))
+    forget_peak()
+    model = resident()
+    with tempfile.TemporaryDirectory() as folder:
+        stored(loaded, tokens, Path(folder), sites=sites)
+    sys.stdout.write(json.dumps([model, row * batch_size(loaded, sites), peak()]))
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), everywhere="--everywhere" in sys.argv)

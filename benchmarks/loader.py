@@ -28,6 +28,7 @@ from torch.utils.data import DataLoader
 
 from benchmarks.activations import PATH, prepare, store_step, synthetic
 from benchmarks.figures import Figure, progress, show
+from benchmarks.memory import forget_peak, peak, resident
 from flows.capture.dataset import RowDataset
 from store.loader import load_rows
 from store.repository import Repository
@@ -84,23 +85,16 @@ def memory(uri: str, buffer_bytes: int) -> list[Figure]:
     little = load_rows(uri, PATH, layers=[0], shuffle=False)
     seconds(RowDataset(little))
     # Importing took more than an epoch does: its peak is forgotten.
-    Path("/proc/self/clear_refs").write_text("5")
-    before = resident("VmRSS")
+    forget_peak()
+    before = resident()
     seconds(loaded(uri, buffer_bytes, shuffle=True))
-    grown = resident("VmHWM") - before
+    grown = peak() - before
     return [
         Figure("memory beside the process", grown / MIB, "MiB"),
         Figure(
             "memory per byte of buffer", grown / buffer_bytes, "×", 1.5, "at most", "its buffer"
         ),
     ]
-
-
-def resident(which: str) -> int:
-    """Return the bytes of this process that are in memory, now (VmRSS) or at most (VmHWM)."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    (line,) = (line for line in lines if line.startswith(which))
-    return int(line.split()[1]) * 1024
 
 
 def main() -> int:

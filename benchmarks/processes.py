@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -12,6 +11,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from benchmarks.memory import forget_peak, peak, resident
 
 THREADS = min(2, os.cpu_count() or 1)
 
@@ -37,15 +38,12 @@ def report(
     """
     work = prepare()
     warm_up()
-    before = _peak_mib()
+    forget_peak()
+    before = resident()
     wall, cpu = time.perf_counter(), time.process_time()
     value = [float(number) for number in work()]
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    sys.stdout.write(json.dumps([wall, cpu, _peak_mib() - before, value]))
-
-
-def _peak_mib() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    sys.stdout.write(json.dumps([wall, cpu, (peak() - before) / 2**20, value]))
 
 
 def run(
@@ -70,9 +68,9 @@ def run(
         return None
     if done.returncode:
         raise RuntimeError(f"{contender} failed:\n{done.stderr}")
-    wall, cpu, peak, value = json.loads(done.stdout.splitlines()[-1])
+    wall, cpu, peak_mib, value = json.loads(done.stdout.splitlines()[-1])
     sys.stderr.write(f"{contender}, {data.stem}: {wall:.3g} s, {cpu:.3g} s of processor time\n")
-    return Run(wall, cpu, peak, value)
+    return Run(wall, cpu, peak_mib, value)
 
 
 def interleaved(
