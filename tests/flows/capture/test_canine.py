@@ -60,6 +60,12 @@ def test_rows_are_the_models_own(loaded: LoadedModel, tokens: Tokens) -> None:
     assert check_batching(loaded, tokens, ["residual"]) < 1e-5
 
 
+def test_rows_pass_in_bfloat16(tokens: Tokens) -> None:
+    narrow = load_model(find_checkpoints(CONFIG)[0], device="cpu", dtype=torch.bfloat16)
+    assert narrow.source_dtype == "bfloat16"
+    assert check_batching(narrow, tokens, ["residual"]) <= 2e-2
+
+
 def test_means_are_over_the_rows(loaded: LoadedModel, tokens: Tokens) -> None:
     (whole,) = capture(loaded, tokens, ["residual"], block_rows=99)
     pooled = choose_rows(tokens, tokens, RowChoice(MEAN))

@@ -11,6 +11,11 @@ from flows.capture.sites import available_sites
 from flows.capture.weights import LoadedModel, load_model
 
 SOURCES = {
+    # As ByT5: gated, and deeper in the encoder, over ids of bytes.
+    "byt5": (
+        "random:t5:vocab_size=384,d_model=32,d_kv=8,num_heads=4,d_ff=48,num_layers=2,"
+        "num_decoder_layers=3,feed_forward_proj=gated-gelu,tie_word_embeddings=false"
+    ),
     "t5": (
         "random:t5:vocab_size=96,d_model=32,d_kv=8,num_heads=4,d_ff=48,num_layers=2,"
         "num_decoder_layers=3"
@@ -25,9 +30,13 @@ START = {"t5": 0, "bart": 2}
 
 
 @pytest.fixture(scope="module", params=sorted(SOURCES))
-def loaded(request: pytest.FixtureRequest) -> LoadedModel:
-    checkpoint = find_checkpoints(SOURCES[request.param])[0]
-    return load_model(checkpoint, device="cpu", attention="eager")
+def source(request: pytest.FixtureRequest) -> str:
+    return SOURCES[request.param]
+
+
+@pytest.fixture(scope="module")
+def loaded(source: str) -> LoadedModel:
+    return load_model(find_checkpoints(source)[0], device="cpu", attention="eager")
 
 
 def test_both_stacks_are_found(loaded: LoadedModel) -> None:
@@ -71,6 +80,13 @@ def test_every_site_passes_the_guard(loaded: LoadedModel, ragged_tokens: Tokens)
         sites = available_sites(each.stack)
         assert {"residual", "query", "attention_entropy"} <= set(sites)
         assert check_batching(each, ragged_tokens, sites) < 1e-5
+
+
+def test_both_stacks_pass_in_bfloat16(source: str, ragged_tokens: Tokens) -> None:
+    loaded = load_model(find_checkpoints(source)[0], device="cpu", dtype=torch.bfloat16)
+    assert loaded.source_dtype == "bfloat16"
+    for each in loaded.each_stack():
+        assert check_batching(each, ragged_tokens, available_sites(each.stack)) <= 2e-2
 
 
 def test_what_a_decoder_is_shown() -> None:

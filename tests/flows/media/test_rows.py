@@ -66,14 +66,14 @@ TOLERANCE = 1e-5
 """Of the row's norm, for the rounding of float32 in another order."""
 
 
-def media(source: str, folder: Path) -> tuple[Items, LoadedModel]:
+def media(source: str, folder: Path, dtype: torch.dtype | None = None) -> tuple[Items, LoadedModel]:
     """Return the items of a folder and the model that is shown them."""
     (checkpoint,) = find_checkpoints(source)
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     contents = [file.read_bytes() for file in files]
     kind = Images if files[0].suffix == ".png" else Sounds
     items = kind(checkpoint, contents.__getitem__, len(contents))
-    return items, load_model(checkpoint, device="cpu", shown=items.shapes())
+    return items, load_model(checkpoint, device="cpu", dtype=dtype, shown=items.shapes())
 
 
 def flat(hidden: object) -> Tensor:
@@ -137,6 +137,18 @@ def test_rows_are_those_of_a_batch_of_one(
                 kept = expected[: rows.stop - rows.start]
                 off = np.linalg.norm(residual[layer, rows] - kept, axis=1)
                 assert (off <= TOLERANCE * np.linalg.norm(kept, axis=1)).all()
+
+
+@pytest.mark.parametrize("model_type", sorted(BLOCKS))
+def test_every_family_passes_in_bfloat16(
+    model_type: str, media_model: Source, pictures: Path, noises: Path
+) -> None:
+    folder = pictures if model_type in EXTENTS else noises
+    items, loaded = media(media_model(model_type), folder, torch.bfloat16)
+    assert loaded.source_dtype == "bfloat16"
+    for each in loaded.each_stack():
+        sites = available_sites(each.stack)
+        assert check_batching(each, stack_tokens(each, items), sites) <= 2e-2
 
 
 MODULES = {
