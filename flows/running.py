@@ -66,15 +66,22 @@ def run_job(job: Job, progress: Progress | None = None) -> bool:
         Whether anything was stored: another process may have been faster.
     """
     shown = corpus_inputs(job.corpus, job.checkpoint)
-    if not job.options.truncate and isinstance(shown, Tokens) and shown.truncated:
-        raise InputError(
-            f"{shown.truncated} of {shown.n_sequences} sequences of {job.corpus.name} are longer "
-            f"than the {shown.lengths.max()} tokens that {job.checkpoint.model} takes: cut the "
-            "corpus into shorter ones, or let them be truncated"
-        )
+    if isinstance(shown, Tokens):
+        _refuse_if_cut(job, shown, "tokens")
     loaded = load_job(job, shown)
     parts = [(one, stack_tokens(one, shown)) for one in loaded.each_stack()]
+    if not isinstance(shown, Tokens):
+        _refuse_if_cut(job, parts[0][1], "frames")
     return store_parts(job, parts, progress)
+
+
+def _refuse_if_cut(job: Job, tokens: Tokens, unit: str) -> None:
+    if tokens.truncated and not job.options.truncate:
+        raise InputError(
+            f"{tokens.truncated} of {tokens.n_sequences} sequences of {job.corpus.name} are longer "
+            f"than the {tokens.lengths.max()} {unit} that {job.checkpoint.model} takes: cut the "
+            "corpus into shorter ones, or let them be truncated"
+        )
 
 
 def store_parts(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 from click.testing import Result
 
 from flows.corpora import Chunking, add_texts
@@ -111,6 +112,28 @@ def test_a_model_of_another_kind_is_refused_before_its_weights(
     assert "takes text, and corpus 'drawn' holds image" in told
     told = filled("ingest", media_model("wav2vec2"), "--corpus", "drawn", code=1).output
     assert "takes audio" in told
+
+
+def test_a_sound_longer_than_the_model_takes_is_cut_or_refused(
+    run: Run, store: str, tmp_path: Path, media_model: Callable[[str], str]
+) -> None:
+    folder = tmp_path / "long"
+    folder.mkdir()
+    noise = np.random.default_rng(0).normal(0, 0.1, 24_000)  # 1.5 s, where the model takes 1 s
+    soundfile.write(folder / "a.wav", noise, 16_000)
+    run("corpus", "add", "long", "--audio", str(folder))
+    source = media_model("whisper")
+    refused = run("ingest", source, "--corpus", "long", "--no-truncate", code=1)
+    assert "1 of 1 sequences of long are longer than the 50 frames" in refused.stderr
+    assert "long" not in {path.split("/")[0] for path in held_paths(run)}
+    told = run("ingest", source, "--corpus", "long").output
+    assert "1 of 1 sequences are longer than the model takes, and are cut" in told
+    encoder = open_store(store)["long/random-whisper/encoder"]
+    assert (encoder.sizes["token"], encoder.attrs["truncated_sequences"]) == (50, 1)
+
+
+def held_paths(run: Run) -> list[str]:
+    return [entry["path"] for entry in json.loads(run("ls", "--json").output)]
 
 
 def test_other_settings_of_the_processor_are_another_identity(
