@@ -41,5 +41,6 @@ def forced_entries(directory: Path) -> Mapping[str, object]:
 
 
 def _is_pair(entry: object) -> bool:
-    pair = isinstance(entry, list) and len(entry) == 2
-    return pair and isinstance(entry[0], int) and isinstance(entry[1], int | None)
+    if not isinstance(entry, list) or len(entry) != 2:
+        return False
+    return isinstance(entry[0], int) and isinstance(entry[1], int | None)
