@@ -49,11 +49,21 @@ def test_serving_takes_the_options_of_watching(monkeypatch: pytest.MonkeyPatch) 
     served: list[tuple[WatchRequest, timedelta]] = []
     fake = SimpleNamespace(serve_watch=lambda request, *, every: served.append((request, every)))
     monkeypatch.setitem(sys.modules, "flows.serving", fake)
-    arguments = ["flows", "serve", "runs", "--corpus", "cats", "--every", "5m", "--metrics", "none"]
+    arguments = [
+        "flows",
+        "serve",
+        "runs",
+        "--corpus",
+        "cats",
+        "--every",
+        "5m",
+        "--metrics",
+        "two_nn",
+    ]
     arguments += ["--sites", "query", "--layers", "0:2", "--codec", "lz4", "--trust-remote-code"]
     done = CliRunner().invoke(actlas, [*arguments, "--memory", "1GiB"], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     ((request, every),) = served
     assert (request.sites, request.layers, request.codec) == (["query"], [0, 1], "lz4")
-    assert (request.trust_remote_code, request.measure, request.memory) == (True, False, 2**30)
+    assert (request.trust_remote_code, request.metrics, request.memory) == (True, ["two_nn"], 2**30)
     assert every == timedelta(minutes=5)

@@ -15,6 +15,15 @@ def block(start: int) -> RowBlock:
     return RowBlock(start, start + 2, {"residual": np.full((1, 2, 3), start, dtype=np.float32)})
 
 
+WAITING = 2
+"""Blocks that may wait for the writer in these tests."""
+
+
+@pytest.fixture(autouse=True)
+def _little_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flows.streaming.WAITING_BYTES", WAITING * block(0).n_bytes)
+
+
 @dataclass
 class Recorder:
     """A writer that notes what it gets, and fails at one block."""
@@ -65,9 +74,7 @@ def test_an_error_of_the_writer_stops_the_model_soon() -> None:
     assert len(made) < 1000
 
 
-def test_memory_is_bounded_by_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
-    waiting = 3
-    monkeypatch.setattr("flows.streaming.WAITING_BYTES", waiting * block(0).n_bytes)
+def test_memory_is_bounded_by_the_queue() -> None:
     released = threading.Event()
     made = []
 
@@ -82,12 +89,12 @@ def test_memory_is_bounded_by_the_queue(monkeypatch: pytest.MonkeyPatch) -> None
     def blocks() -> Iterator[RowBlock]:
         for start in range(10):
             made.append(start)
-            if start == waiting + 1:
+            if start == WAITING + 1:
                 # Block 0 is being written, the next ones wait, this one is being made.
                 threading.Timer(0.05, released.set).start()
             yield block(start)
             if not released.is_set():
-                assert len(made) <= waiting + 2
+                assert len(made) <= WAITING + 2
 
     writer = Slow()
     stream(blocks(), writer)
