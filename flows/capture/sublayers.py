@@ -6,6 +6,10 @@ modules of a block are noted in one small forward pass, and the pair is searched
 
     output = input + attention + feed-forward                       (norms before the sublayers)
     norm₁ is given input + attention, norm₂ norm₁'s output + feed-forward     (norms after them)
+
+best. What is added can be small beside the stream, most of all in rows of massive activations, so
+that sums are added up in the model's own dtype and order, and compared row by row with what was
+added.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Final
 
+import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
@@ -25,7 +30,13 @@ from flows.capture.running import evaluating
 
 _TOLERANCE: Final = {"float32": 1e-4, "float64": 1e-4}
 _TOLERANCE_ELSEWHERE: Final = 3e-2
-"""Error of the sum relative to the block's output, in the dtypes of 8 to 11 bits."""
+"""Error of a sum relative to what was added, in the dtypes of 8 to 11 bits."""
+
+_ROUNDINGS: Final = 2
+"""Additions that give the sum; each errs by the dtype's precision, relative to the sum."""
+
+_EXPLAINED: Final = 1.0
+"""Misfit from which on rounding is no explanation."""
 
 
 @dataclass(frozen=True)
@@ -117,29 +128,49 @@ def _match(trace: _Trace, shape: tuple[int, int]) -> Sublayers | None:
         return added
     for given, normed in trace.norms:
         for after, output in trace.norms:
-            if not _near(output, trace.output):
+            if not _misfit([output], trace.output, output) < _EXPLAINED:
                 continue
-            attention = _equal_to(trace, given - trace.given)
-            mlp = _equal_to(trace, after - normed)
+            attention = _equal_to(trace, given, trace.given)
+            mlp = _equal_to(trace, after, normed)
             if attention is not None and mlp is not None:
                 return Sublayers(attention, mlp)
     return None
 
 
 def _added_to(trace: _Trace, given: Tensor, output: Tensor) -> Sublayers | None:
+    """Return the two modules whose outputs make one of the other with what was given, if any do."""
+    best: float = _EXPLAINED
+    found: Sublayers | None = None
+    added = output.float() - given.float()
     for i, (attention, first) in enumerate(trace.outputs):
         for mlp, second in trace.outputs[i + 1 :]:
-            if _near(given + first + second, output):
-                return Sublayers(attention, mlp)
-    return None
+            sums = [given + first + second, given + second + first, given + (first + second)]
+            misfit = _misfit(sums, output, added)
+            # Of modules that give the same, such as a dropout after another, the first counts.
+            if misfit < best:
+                best, found = misfit, Sublayers(attention, mlp)
+    return found
 
 
-def _equal_to(trace: _Trace, wanted: Tensor) -> nn.Module | None:
-    return next((module for module, output in trace.outputs if _near(output, wanted)), None)
+def _equal_to(trace: _Trace, output: Tensor, given: Tensor) -> nn.Module | None:
+    """Return the module whose output makes one of the other, None if none does."""
+    added = output.float() - given.float()
+    fits = [(_misfit([given + one], output, added), module) for module, one in trace.outputs]
+    misfit, module = min(fits, key=lambda fit: fit[0], default=(_EXPLAINED, None))
+    return module if misfit < _EXPLAINED else None
 
 
-def _near(got: Tensor, expected: Tensor) -> bool:
+def _misfit(sums: Sequence[Tensor], expected: Tensor, added: Tensor) -> float:
+    """Return how far the nearest of some sums is off, by its worst row; `_EXPLAINED` is 1.
+
+    Args:
+        sums: The same sum, added up in several orders.
+        expected: What it should be (..., dim).
+        added: What was added to give that.
+    """
     dtype = str(expected.dtype).removeprefix("torch.")
-    limit = _TOLERANCE.get(dtype, _TOLERANCE_ELSEWHERE)
-    difference = (got.float() - expected.float()).norm()
-    return bool(difference <= limit * expected.float().norm())
+    limit = _TOLERANCE.get(dtype, _TOLERANCE_ELSEWHERE) * added.float().norm(dim=-1)
+    limit += _ROUNDINGS * torch.finfo(expected.dtype).eps * expected.float().norm(dim=-1)
+    smallest = torch.finfo(torch.float32).tiny
+    off = [(one.float() - expected.float()).norm(dim=-1) / (limit + smallest) for one in sums]
+    return min(float(one.max()) for one in off)

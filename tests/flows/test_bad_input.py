@@ -202,11 +202,13 @@ def test_code_beside_a_checkpoint_runs_where_it_is_trusted(
     again = ["verify", "ids/mine", "--replay", "2", "--store", store]
     assert "--trust-remote-code" in run(again).stderr
     assert run([*again, "--trust-remote-code"]).exit_code == 0
-    watch = ["watch", str(folder), "--corpus", "ids", "--once", "--settle", "0s", "--store", store]
+    later = shutil.copytree(folder, tmp_path / "later")
+    watch = ["watch", str(later), "--corpus", "ids", "--once", "--settle", "0s", "--store", store]
     unasked = run([*watch, "--metrics", "none"])
     assert unasked.exit_code == 1
     assert "--trust-remote-code" in unasked.stderr
     assert run([*watch, "--metrics", "none", "--trust-remote-code"]).exit_code == 0
+    assert open_store(store)["ids/later"].sizes["step"] == 1
     # The code is part of what the values were made from.
     (folder / "mine.py").write_text(MINE + "\n# changed\n")
     other = refused(*arguments, "--trust-remote-code")

@@ -13,7 +13,7 @@ import pytest
 from flows.capture.errors import InputError
 from flows.dataset_corpora import Columns, add_dataset
 from flows.inputs import read_corpus
-from flows.item_corpora import add_folder
+from flows.item_corpora import File, add_folder, add_items
 from store import open_store
 from store.errors import IdentityConflictError, StoreError
 from store.items import StoredItems
@@ -162,15 +162,17 @@ def test_blank_texts_are_skipped_and_told_or_refused(store: str, tmp_path: Path)
 def test_images_that_are_not_there_are_skipped_and_told(
     store: str, pictures: Path, tmp_path: Path
 ) -> None:
-    files = [str(pictures / "2.png"), str(tmp_path / "gone.png"), None]
     features = datasets.Features({"image": datasets.Image()})
-    table = datasets.Dataset.from_dict({"image": files}, features=features)
-    table.save_to_disk(str(tmp_path / "saved"))
+    rows = {"image": [str(pictures / "2.png"), None]}
+    datasets.Dataset.from_dict(rows, features=features).save_to_disk(str(tmp_path / "saved"))
     added = add_dataset(store, "drawn", tmp_path / "saved", Columns())
-    assert added.texts == 1
-    gone, empty = added.skipped
-    assert (gone.name, empty.reason) == ("gone.png", "it holds nothing")
-    assert "No such file" in gone.reason
+    assert (added.texts, [skipped.reason for skipped in added.skipped]) == (1, ["it holds nothing"])
+    files = [File(pictures / "2.png", "there", ""), File(tmp_path / "gone.png", "gone", "")]
+    added = add_items(store, "two", "image", files)
+    assert [skipped.name for skipped in added.skipped] == ["gone"]
+    assert "it cannot be read: [Errno 2] No such file" in added.skipped[0].reason
+    with pytest.raises(InputError, match=r"gone: it cannot be read: .*; leave --strict out"):
+        add_items(store, "three", "image", files, strict=True)
 
 
 def test_columns_and_files_that_are_not_there_are_named(store: str, tmp_path: Path) -> None:
