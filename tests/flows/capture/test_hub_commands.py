@@ -51,9 +51,9 @@ def steps_in(store: str) -> list[int]:
 
 
 def test_a_revision_that_does_not_exist(served: Hub, store: str, ingest: Ingest) -> None:
-    told = ingest(f"{REPO}@step1001", code=1).stderr
+    told = ingest(f"{REPO}@step1001", code=2).stderr
     assert "has no revision 'step1001': of its 4, near ones are step1000-tokens4B, step0" in told
-    assert "did you mean" not in ingest("lab/none", code=1).stderr
+    assert "did you mean" not in ingest("lab/none", code=2).stderr
     assert steps_in(store) == []
 
 
