@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final, Protocol, Self
 
+import dask
 import yaml
 from distributed import Client, LocalCluster, performance_report
 from distributed.security import Security
@@ -41,6 +42,12 @@ MALLOC: Final = {
 
 Dask sets the first to 64 KiB, so that every buffer of the size of a chunk is given back and
 faulted in anew: tasks that stream chunks take 2.1 to 2.7 times as long, measured.
+"""
+
+SAMPLING: Final = {"distributed.worker.profile.interval": "100ms"}
+"""How often workers of our own clusters note where they are, for the pages of Dask.
+
+At Dask's ten milliseconds tasks of half a second take 4 % more CPU, measured.
 """
 
 
@@ -194,6 +201,7 @@ def _reached(scheduler: str) -> Client:
 def _local(count: int, memory: int | None) -> Iterator[Client]:
     with (
         _environment(MALLOC),
+        dask.config.set(SAMPLING),
         LocalCluster(
             n_workers=count,
             threads_per_worker=1,

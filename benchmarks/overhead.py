@@ -6,7 +6,7 @@ A unit takes at least half a second of one core, as one layer of one step does. 
 a thread pool as wide as the cluster, half of it before the rest and half after it, so that a
 machine that changes its mind is fair to both. What a cluster and a server cost that are started for
 one run is told apart, since it does not grow with the work: a lab's own are there already. Its
-workers keep freed memory as those of deploy/ do. 200 units take about five minutes on two cores.
+workers are set as those of deploy/ are. 200 units take about five minutes on two cores.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+import dask
 import numpy as np
 from distributed import LocalCluster
 
 from analysis.blas import one_blas_thread
-from analysis.clusters import MALLOC, PAGES
+from analysis.clusters import MALLOC, PAGES, SAMPLING
 from analysis.engines import run_tasks
 from benchmarks.figures import Figure, show
 
@@ -78,13 +79,16 @@ def over_dask(units: int, repeats: int, scheduler: str) -> float:
 def standing(workers: int) -> Iterator[str]:
     """Give the address of a cluster whose workers have done something before."""
     os.environ.update(MALLOC)  # For processes that are started from here on.
-    with LocalCluster(
-        n_workers=workers,
-        threads_per_worker=1,
-        host="127.0.0.1",
-        dashboard_address=PAGES,
-        worker_dashboard_address=PAGES,
-    ) as cluster:
+    with (
+        dask.config.set(SAMPLING),
+        LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            host="127.0.0.1",
+            dashboard_address=PAGES,
+            worker_dashboard_address=PAGES,
+        ) as cluster,
+    ):
         over_dask(4 * workers, 1, cluster.scheduler_address)
         yield cluster.scheduler_address
 

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_info
 
 from analysis.blas import one_blas_thread
 from analysis.choose import make_plan
-from analysis.clusters import MALLOC, dask_report
+from analysis.clusters import MALLOC, SAMPLING, dask_report
 from analysis.compute import measure
 from analysis.engines import check_scheduler, run_tasks
 from analysis.errors import SchedulerError
@@ -68,17 +68,19 @@ def test_workers_of_our_own_keep_freed_memory_and_use_one_blas_thread(
 ) -> None:
     monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_", raising=False)
 
-    def ask(_: int) -> tuple[dict[str, str | None], list[int]]:
+    def ask(_: int) -> tuple[dict[str, str | None], list[int], dict[str, str]]:
         import os
 
         np.eye(2) @ np.eye(2)
         with one_blas_thread():
             pools = [pool["num_threads"] for pool in threadpool_info()]
-        return {name: os.environ.get(name) for name in MALLOC}, pools
+        sampling = {name: dask.config.get(name) for name in SAMPLING}
+        return {name: os.environ.get(name) for name in MALLOC}, pools, sampling
 
-    found: list[tuple[dict[str, str | None], list[int]]] = []
+    found: list[tuple[dict[str, str | None], list[int], dict[str, str]]] = []
     run_tasks(ask, [1], found.append, "local:1")
-    ((environment, pools),) = found
+    ((environment, pools, sampling),) = found
+    assert sampling == SAMPLING
     assert environment == MALLOC
     assert set(pools) == {1}
 

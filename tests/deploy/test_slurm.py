@@ -44,6 +44,7 @@ JOB_SCRIPT = """\
 umask 077
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 export MALLOC_TRIM_THRESHOLD_=67108864 MALLOC_MMAP_THRESHOLD_=33554432
+export DASK_DISTRIBUTED__WORKER__PROFILE__INTERVAL=100ms
 export ICECHUNK_LOG=error
 python -m distributed.cli.dask_worker tls://scheduler:8786 --name worker --nthreads 1 \
 --memory-limit 3.73GiB --nanny --death-timeout 60 --local-directory /tmp \
