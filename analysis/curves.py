@@ -80,8 +80,24 @@ def curves(
         curve = _over_steps if x == STEP else _over_depth
         found += curve(str(key), value, error, x)
     if not found:
-        raise InputError(f"there is nothing to draw: every value of {metric} is missing")
+        raise InputError(_nothing(results[metric], metric, hue))
     return _stages_joined(found) if x == RELATIVE_DEPTH and hue == MODEL else found
+
+
+def _nothing(values: xr.DataArray, metric: str, hue: Hue) -> str:
+    """Say that there is nothing to draw, and of which rows there would be something."""
+    told = f"there is nothing to draw: every value of {metric} is missing"
+    if hue == POPULATION or POPULATION not in values.dims:
+        return told
+    others = populations_with(values)
+    return f"{told} for these rows; there are some for {', '.join(others)}" if others else told
+
+
+def populations_with(values: xr.DataArray) -> list[str]:
+    """Return the populations for which there are values, ``all`` first."""
+    known = values.notnull().any([dim for dim in values.dims if dim != POPULATION])
+    names = [str(name) for name in values[POPULATION].values[known.values]]
+    return sorted(names, key=lambda name: name != "all")
 
 
 def _stages_joined(found: Sequence[Curve]) -> list[Curve]:

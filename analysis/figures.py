@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import xarray as xr
 
-from analysis.curves import Abscissa, Curve, Hue, curves, shown_population
+from analysis.curves import Abscissa, Curve, Hue, curves, populations_with, shown_population
 from analysis.drawing import (
     draw_curve,
     label_axes,
@@ -53,7 +53,8 @@ def plot_metric(
         x: What runs along the figure; over steps, the mean over blocks is drawn, and thin lines
             for the layers.
         hue: What tells the curves apart.
-        population: Rows to show where they are not the hue; ``all`` by default.
+        population: Rows to show where they are not the hue; by default ``all``, or the first of
+            which there are values.
         output: File to write, a picture or a page by its suffix.
 
     Returns:
@@ -85,7 +86,8 @@ def plot_metrics(
         metrics: Names of metrics, one panel each.
         x: What runs along the panels.
         hue: What tells the curves apart.
-        population: Rows to show where they are not the hue; ``all`` by default.
+        population: Rows to show where they are not the hue; by default ``all``, or the first of
+            which there are values.
         title: Line above the panels.
         output: File to write, a picture or a page by its suffix.
 
@@ -99,6 +101,7 @@ def plot_metrics(
         raise InputError(
             f"cannot write a figure to {output}: its suffix must be one of {', '.join(SUFFIXES)}"
         )
+    population = population or _shared_population(results, metrics, hue)
     drawn = [curves(results, name, x=x, hue=hue, population=population) for name in metrics]
     figure = new_figure(len(metrics))
     panels = list(figure.subplots(1, len(metrics), squeeze=False)[0])
@@ -116,6 +119,16 @@ def plot_metrics(
     if output is not None:
         save_figure(figure, output)
     return figure
+
+
+def _shared_population(results: xr.Dataset, metrics: Sequence[str], hue: Hue) -> str | None:
+    """Return the first population of which all metrics have values, None where none has."""
+    tables = [results[name] for name in metrics if name in results]
+    if hue == POPULATION or any(POPULATION not in table.dims for table in tables):
+        return None
+    known = [populations_with(table) for table in tables]
+    first = known[0] if known else []
+    return next((name for name in first if all(name in own for own in known)), None)
 
 
 def _number_layers(axes: Axes, curve: Curve) -> None:

@@ -115,7 +115,8 @@ def compare_results(
         For each corpus of both: ``before``, ``after``, ``difference`` (after − before) and
         ``stderr``, the standard error of the difference with both errors taken as independent
         (model, step, layer); a model is called like its pair. Values of different samples are not
-        compared: ``other_sample`` is 1 there, and the rest NaN.
+        compared: ``other_sample`` is 1 there, and the rest NaN. The attribute ``sample`` says
+        which one the others are of.
 
     Raises:
         UnknownMetricError: If there is no such metric.
@@ -160,6 +161,21 @@ def left_out(compared: Mapping[str, xr.Dataset]) -> int:
     return sum(int(found["other_sample"].sum()) for found in compared.values() if found)
 
 
+def samples_compared(compared: Mapping[str, Mapping[str, xr.Dataset]]) -> list[str]:
+    """Say of which samples values on both sides are, a text a metric that is of some.
+
+    Args:
+        compared: For each metric and corpus, the comparison.
+    """
+    told = (
+        f"{metric}: {found.attrs['sample']}"
+        for metric, by_corpus in compared.items()
+        for found in by_corpus.values()
+        if found.attrs.get("sample")
+    )
+    return list(dict.fromkeys(told))
+
+
 def _samples_told(table: xr.Dataset) -> str:
     there = table["value"].notnull().values
     return tell_samples(table["sample"].values[there].tolist()) or "no sample"
@@ -181,6 +197,7 @@ def _values(results: xr.Dataset, metric: str, population: str) -> xr.Dataset:
 
 def _difference(before: xr.Dataset, after: xr.Dataset, pairs: Sequence[Pair]) -> xr.Dataset:
     parts = []
+    samples: list[str] = []
     for pair in pairs:
         own = [
             side.sel({MODEL: [name]}).assign_coords({MODEL: [str(pair)]})
@@ -195,9 +212,12 @@ def _difference(before: xr.Dataset, after: xr.Dataset, pairs: Sequence[Pair]) ->
             "difference": difference,
             "stderr": np.hypot(one["stderr"], other["stderr"]),
         }
+        samples += one["sample"].values[(same & difference.notnull()).values].tolist()
         found = xr.Dataset(compared).where(same)
         parts.append(found.assign(other_sample=(difference.notnull() & ~same).astype(np.float64)))
-    return xr.concat(parts, MODEL, join="outer") if parts else xr.Dataset(coords={MODEL: []})
+    if not parts:
+        return xr.Dataset(coords={MODEL: []})
+    return xr.concat(parts, MODEL, join="outer").assign_attrs(sample=tell_samples(samples))
 
 
 def difference_records(metric: str, compared: Mapping[str, xr.Dataset]) -> list[Record]:

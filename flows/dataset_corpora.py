@@ -124,6 +124,7 @@ def _rows(path: Path, split: str | None, cache: str) -> Dataset:
         import datasets
     except ImportError as error:
         raise InputError("data sets need datasets: pip install 'actlas[datasets]'") from error
+    datasets.disable_progress_bars()
     try:
         if path.is_dir():
             found = datasets.load_from_disk(str(path))

@@ -12,7 +12,7 @@ import xarray as xr
 
 from analysis.curves import Curve
 from analysis.drawing import save_figure
-from flows.before_after import Record
+from flows.before_after import Record, samples_compared
 from flows.studies.panels import Panel, draw_panels
 from store.schema import LAYER, MODEL, STEP
 
@@ -57,7 +57,7 @@ def draw_differences(
                 if own["difference"].isnull().all():
                     continue
                 panels += _panels(metric, own, f"{corpus}/{model}", names)
-    title = [f"{names[0]} → {names[1]}", f"rows: {population}", "last common step"]
+    title = [f"{names[0]} → {names[1]}", f"rows: {population}", *samples_compared(compared)]
     save_figure(draw_panels(title, panels, columns=2), file)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,9 +16,10 @@ from flows.capture.settling import is_settled, last_change
 from flows.ingestion import prepare_job, satisfies
 from flows.inputs import Corpus, read_corpus
 from flows.measurement import MeasureOptions
-from flows.running import CaptureOptions
+from flows.running import DEFAULT_SITES, CaptureOptions, Job
 from store.catalogue import HeldStep, catalogue
 from store.errors import UnknownNameError
+from store.identity import step_difference
 from store.repository import Repository
 from store.schema import node_name
 
@@ -162,8 +163,21 @@ def _state(
     path = f"{corpus.name}/{node_name(checkpoint.model)}"
     groups = [steps for name, steps in held.items() if name == path or name.startswith(f"{path}/")]
     steps = [group.get(checkpoint.step) for group in groups]
-    there = bool(steps) and all(step is not None and satisfies(step, job) for step in steps)
+    there = bool(steps) and all(step is not None and _is_held(step, job) for step in steps)
     return _State.HELD if there else _State.MISSING
+
+
+def _is_held(step: HeldStep, job: Job) -> bool:
+    """Tell whether a watch leaves a step as it is: it brings no site back that was dropped.
+
+    Where no sites are named, those that the step does not have are not missed.
+    """
+    if job.options.sites is None:
+        kept = tuple(site for site in DEFAULT_SITES if site in step.sites)
+        if not kept:
+            return not step_difference(step.identity, job.identity)
+        job = replace(job, options=replace(job.options, sites=kept))
+    return satisfies(step, job)
 
 
 def _age(checkpoint: Checkpoint) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
@@ -47,7 +48,12 @@ def decode_image(content: bytes) -> Image:
         with Image.open(io.BytesIO(content), formats=IMAGE_FORMATS) as image:
             return ImageOps.exif_transpose(image).convert("RGB")
     except Exception as error:
-        raise InputError(f"it is no readable image: {error}") from error
+        raise InputError(f"it is no readable image: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """Return what a decoder says, without the address of the bytes in memory."""
+    return re.sub(r" ?<_io\.BytesIO[^>]*>", "", str(error))
 
 
 def decode_sound(content: bytes) -> tuple[NDArray[np.float32], int]:
@@ -60,7 +66,7 @@ def decode_sound(content: bytes) -> tuple[NDArray[np.float32], int]:
     try:
         samples, rate = soundfile.read(io.BytesIO(content), dtype="float32", always_2d=True)
     except Exception as error:
-        raise InputError(f"it is no readable sound: {error}") from error
+        raise InputError(f"it is no readable sound: {_reason(error)}") from error
     if not len(samples):
         raise InputError("it holds no samples")
     if not np.isfinite(samples).all():

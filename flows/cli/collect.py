@@ -136,7 +136,7 @@ def _why_nothing(garbage: Garbage, *, by_age: bool) -> str:
         return f"All {garbage.kept:,} snapshots keep what is in them: see --keep-history"
     are = "is" if garbage.kept_young == 1 else "are"
     return (
-        f"Of {garbage.kept:,} snapshots {garbage.kept_young:,} {are} younger than --keep-history"
-        f" and --margin let go, and tags keep {garbage.kept_tagged:,} others; the first and the"
-        " newest always stay"
+        f"Of {garbage.kept:,} snapshots {garbage.kept_young:,} {are} too young to be forgotten"
+        f" (--keep-history, --margin), and tags keep {garbage.kept_tagged:,} others; the first and"
+        " the newest always stay"
     )

@@ -82,6 +82,7 @@ def diff(
         difference_records,
         find_side,
         left_out,
+        samples_compared,
         tell_differences,
     )
     from flows.difference_figure import draw_differences, write_differences
@@ -112,6 +113,8 @@ def diff(
         return
     _print(records)
     click.echo(told)
+    for sample in samples_compared(compared):
+        say(f"Values of {sample}")
     for file in outputs:
         say(f"Wrote {file}")
 

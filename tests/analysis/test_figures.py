@@ -135,6 +135,18 @@ def test_steps_spaced_by_powers_get_a_logarithmic_axis_that_shows_zero(results: 
     assert plot_metric(even, "drift_norm", x="step").axes[0].get_xscale() == "linear"
 
 
+def test_rows_are_those_of_which_there_are_values(results: xr.Dataset) -> None:
+    content = results["drift_norm"].where(results["population"] == "content")
+    found = results.assign(drift_norm=content)
+    (axes,) = plot_metric(found, "drift_norm").axes
+    assert axes.get_title(loc="left").startswith("rows: content · ")
+    with pytest.raises(InputError, match="is missing for these rows; there are some for content"):
+        plot_metric(found, "drift_norm", population="all")
+    # Panels of one figure are about the same rows.
+    both = found.assign(second=results["drift_norm"])
+    assert "rows: content" in plot_metrics(both, ["second", "drift_norm"]).get_suptitle()
+
+
 def test_few_steps_have_ticks_at_whole_numbers(results: xr.Dataset) -> None:
     for steps in ([0, 1], [0, 1, 2], [3]):
         few = results.isel(step=range(len(steps))).assign_coords(step=steps)

@@ -172,7 +172,9 @@ def test_diff_leaves_out_values_of_other_samples(run: Run, mixed: str) -> None:
         " before and after have other settings (sample or seed)."
     )
     assert told in result.stderr
-    assert told in run("diff", "first", "now", "two_nn").output
+    shown = run("diff", "first", "now", "two_nn").output
+    assert told in shown
+    assert "Values of two_nn: sample 400, seed 0\n" in shown
 
 
 def test_diff_of_other_samples_alone_is_refused(run: Run, mixed: str) -> None:
