@@ -105,7 +105,7 @@ def test_rows_of_zeros_have_no_entropy() -> None:
 @settings(max_examples=5, deadline=None)
 def test_sequences_may_be_cut_anywhere(chunks: list[int]) -> None:
     rng = np.random.default_rng(1)
-    whole = array(*(rng.standard_normal((700, 3)) for _ in range(12)))
+    whole = array(*(rng.standard_normal((100, 3)) for _ in range(84)))
     lengths, left = [], 8400
     while left:
         lengths.append(min(chunks[len(lengths) % len(chunks)], left))
