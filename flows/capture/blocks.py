@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from flows.capture.freed import passing
 from flows.capture.shapes import SiteShape
 
 _Pieces: TypeAlias = "list[tuple[SiteShape, slice]]"
@@ -157,7 +158,7 @@ def _take(
 
 
 def _empty(shape: SiteShape, depth: int, rows: int) -> NDArray[np.float32]:
-    return np.empty((depth, rows, *shape.features), dtype=np.float32)
+    return passing((depth, rows, *shape.features))
 
 
 def _bytes(shape: SiteShape, rows: int) -> int:

@@ -18,6 +18,7 @@ from flows.capture.batches import windows
 from flows.capture.blocks import Blocks, RowBlock
 from flows.capture.configs import longest_input
 from flows.capture.errors import InputError, NonFiniteActivationError
+from flows.capture.freed import give_back_freed
 from flows.capture.items import ItemTokens
 from flows.capture.parts import TOKEN_LOSS, Part
 from flows.capture.rounding import FULL_PRECISION, Precision
@@ -28,13 +29,14 @@ from flows.capture.tokens import Tokens
 from flows.capture.weights import LoadedModel
 from flows.capture.window import Budget, Target, run_window
 
-_BATCH_TOKENS: Final = {"cpu": 2048}
+_BATCH_TOKENS: Final = {"cpu": 1024}
 _BATCH_TOKENS_ELSEWHERE: Final = 16384
+"""Size of a batch, padding included. On a CPU larger ones are no faster, and hold more padding."""
 
 _WINDOW_BATCHES: Final = 8
 """Batches whose sequences are sorted together: enough for little padding."""
 
-_WINDOW_BYTES: Final = 128 << 20
+_WINDOW_BYTES: Final = 96 << 20
 """Size of a window's rows above which it holds a single batch."""
 
 _LOGIT_BYTES: Final = 128 << 20
@@ -167,11 +169,16 @@ def _row_blocks(
     for number, window in enumerate(found):
         targets = slots[number % len(slots)]
         run_window(loaded, targets, window, budget, progress)
+        if ends is not None:
+            # What the forward passes took makes room for what is handed over now.
+            give_back_freed()
         waiting.append(targets)
         while len(waiting) == len(slots) or (waiting and window is found[-1]):
             for target, own_blocks in zip(waiting.popleft(), blocks, strict=True):
                 rows, values = _taken(target, allow_nonfinite=allow_nonfinite)
                 yield from own_blocks.add(rows, values)
+        if ends is not None:
+            give_back_freed()
 
 
 def _target(
