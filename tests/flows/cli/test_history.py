@@ -20,7 +20,7 @@ def test_history_lists_snapshots_the_newest_first(run, store: str) -> None:
     assert datetime.fromisoformat(shown[0]["written_at"]) == known[0].written_at
     messages = [one["message"] for one in shown]
     assert len(set(messages)) == len(messages), "each says what it alone did"
-    assert messages[-2] == "add corpus cats: 8 texts"
+    assert "add corpus cats: 8 texts" in messages
     assert "store cats/tiny step 10: residual, final_norm" in messages
     assert shown == json.loads(run("history", "--json", "--limit", str(len(shown))).output)
 
