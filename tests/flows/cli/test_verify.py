@@ -114,7 +114,7 @@ def test_another_checkpoint_is_refused_by_its_digest(run, run_folder: Path) -> N
         (["--replay", "0"], 2, "x>=1"),
         (["cats/tinny", "--replay", "1"], 2, "did you mean 'tiny'"),
         (["--replay", "1", "--steps", "3"], 2, "no step 3"),
-        (["--replay", "1", "--source", "nowhere"], 1, "nowhere does not exist"),
+        (["--replay", "1", "--source", "nowhere"], 2, "nowhere does not exist"),
     ],
 )
 def test_what_cannot_be_replayed(run, arguments: list[str], code: int, message: str) -> None:
