@@ -18,7 +18,7 @@ def test_the_history_says_what_was_done_newest_first(repository, toy):
     toy.ingest(repository, 8)
     newest, *earlier = history(repository)
     assert newest.id == repository.snapshot_id()
-    assert newest.message == "store plays/owner--toy step 8"
+    assert newest.message == "store plays/owner--toy step 8: residual, final_norm"
     assert newest.tags == ()
     assert [one.written_at for one in earlier] == sorted(
         (one.written_at for one in earlier), reverse=True
