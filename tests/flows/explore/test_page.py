@@ -139,7 +139,13 @@ def test_the_theme_follows_the_system(browser: Browser, address: str) -> None:
 def test_it_fits_a_telephone(browser: Browser, address: str) -> None:
     browser.open(address, width=390, drawn=DRAWN)
     browser.settle()
-    assert browser.evaluate("document.documentElement.scrollWidth") == 390
+    width = "document.documentElement.scrollWidth"
+    assert browser.evaluate(width) == 390
+    names = [f"a-model-with-a-long-name-seed{number}" for number in range(20)] + [60 * "long"]
+    browser.evaluate(f"{MODEL}('models').labels = {json.dumps(names)}")
+    browser.settle()
+    assert browser.evaluate(f"{FIND}.filter((node) => node.type === 'checkbox').length") == 21
+    assert browser.evaluate(width) == 390
 
 
 def test_choices_change_the_figures(page: Browser) -> None:
