@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from flows.capture.checkpoints import Checkpoint
-from flows.capture.errors import CheckpointError
+from flows.capture.errors import CheckpointError, UnknownModelError
 from flows.capture.fetching import with_metadata
 from flows.capture.generation import forced_entries
 from flows.capture.quiet import first_line, quiet
@@ -54,7 +54,7 @@ def load_config(checkpoint: Checkpoint) -> PreTrainedConfig:
     except CheckpointError:
         raise
     except Exception as error:
-        raise CheckpointError(_config_problem(checkpoint, error)) from error
+        raise _config_problem(checkpoint, error) from error
 
 
 def longest_input(
@@ -94,21 +94,23 @@ def _overridden(config: PreTrainedConfig, random: RandomWeights) -> PreTrainedCo
     return type(config).from_dict(entries)
 
 
-def _config_problem(checkpoint: Checkpoint, error: Exception) -> str:
+def _config_problem(checkpoint: Checkpoint, error: Exception) -> CheckpointError:
     from transformers import CONFIG_MAPPING
 
     random = checkpoint.random
     if random is not None and random.model_type not in (None, *CONFIG_MAPPING):
         name = random.model_type
         near = _near(str(name), CONFIG_MAPPING)
-        return f"{checkpoint.source}: {name!r} is neither a folder nor a known model type{near}"
+        return UnknownModelError(
+            f"{checkpoint.source}: {name!r} is neither a folder nor a known model type{near}"
+        )
     if "trust_remote_code" in str(error):
-        return (
+        return CheckpointError(
             f"{checkpoint.source} needs Python code that comes with it, which is not run unless "
             "asked for: read the code, then allow it with --trust-remote-code, or expect a model "
             "that transformers knows"
         )
-    return f"the config of {checkpoint.source} cannot be used: {first_line(error)}"
+    return CheckpointError(f"the config of {checkpoint.source} cannot be used: {first_line(error)}")
 
 
 def _near(name: str, known: Iterable[str]) -> str:
