@@ -15,7 +15,14 @@ from flows.added_corpus import IDS, AddedCorpus, digest
 from flows.capture.errors import InputError
 from flows.capture.inputs import Cut, cut_characters, drawn
 from flows.capture.modality import TEXT
-from flows.growth import grown_spec, held_cuts, held_sequences, is_last_growth, texts_to_add
+from flows.growth import (
+    grown_spec,
+    held_cuts,
+    held_sequences,
+    holds_all,
+    is_last_growth,
+    texts_to_add,
+)
 from store.corpora import (
     CorpusSpec,
     create_corpus,
@@ -156,7 +163,7 @@ def _grown(
     held = held_cuts(group)
     former = str(group.attrs["content_sha256"])
     offered_sha256 = _text_digest(offered)
-    if is_last_growth(group, spec, offered_sha256):
+    if is_last_growth(group, spec, offered_sha256) or holds_all(group, spec, offered):
         return _added(replace(spec, content_sha256=former), held)
     rows = texts_to_add(group, spec, offered)
     if rows is None:

@@ -59,6 +59,17 @@ def is_last_growth(group: zarr.Group, spec: CorpusSpec, offered_sha256: str) -> 
     return last.get(OFFERED) == offered_sha256 and _alike(facts, spec, *_SAME, "max_sequences")
 
 
+def holds_all(group: zarr.Group, spec: CorpusSpec, offered: Sequence[Cut]) -> bool:
+    """Tell whether a corpus is all texts that there are, and as many or more are asked for.
+
+    Where each model cuts the texts, more sequences may be in them.
+    """
+    held, limit = held_cuts(group), _limit(spec.options)
+    whole = spec.chunking["unit"] != TOKENS and set(held) == set(offered)
+    enough = limit is None or limit >= len(held)
+    return whole and enough and _alike(group.attrs.asdict(), spec, *_SAME)
+
+
 def texts_to_add(group: zarr.Group, spec: CorpusSpec, offered: Sequence[Cut]) -> list[Cut] | None:
     """Return the texts that a corpus lacks, None if what is asked for is not it and more.
 

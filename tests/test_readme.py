@@ -56,7 +56,7 @@ def test_the_commands_are_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         Path(file).touch()
     lines = [line for block in blocks("sh") for line in block.splitlines()]
     commands = [shlex.split(line, comments=True) for line in lines if line.startswith("actlas ")]
-    assert len(commands) == 35
+    assert len(commands) == 36
     for _, *arguments in commands:
         command: click.Command = actlas
         while isinstance(command, click.Group):

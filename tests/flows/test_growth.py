@@ -71,6 +71,18 @@ def test_earlier_texts_stay_and_the_same_request_is_known_again(store: str, text
     assert len(open_store(store, snapshot=first)["cats"]["text"]) == 20
 
 
+def test_more_than_there_are_adds_nothing(tmp_path: Path, text: str) -> None:
+    store = str(tmp_path / "short")
+    added = add(store, text, 90)
+    assert added.texts == 80
+    snapshot = Repository.open(store).snapshot_id()
+    for n in (80, 200, None):
+        assert add(store, text, n).content_sha256 == added.content_sha256
+    assert Repository.open(store).snapshot_id() == snapshot
+    with pytest.raises(IdentityConflictError, match="max_sequences: stored 90, wanted 79"):
+        add(store, text, 79)
+
+
 @pytest.mark.parametrize(
     "other",
     [
