@@ -139,7 +139,7 @@ def _accuracy() -> list[Figure]:
         "effective_rank": math.exp(-(roots * np.log(roots)).sum()),
     }
     assert set(exact) <= set(METRICS)
-    found = compute_metrics(xr.DataArray(rows, dims=("token", "dim")), exact, errors=False)
+    found = compute_metrics(xr.DataArray(rows, dims=("token", "dim")), list(exact), errors=False)
     return [
         Figure(
             f"{name} at an offset of 1,000 spreads: error",
