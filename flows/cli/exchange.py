@@ -7,13 +7,12 @@ from typing import Final
 
 import click
 
+from flows.cli.moments import Moment, moment_options
 from flows.cli.options import (
-    Moment,
     NameList,
     examples,
     json_option,
     layers_filter,
-    moment_options,
     steps_filter,
     store_option,
 )

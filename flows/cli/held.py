@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from flows.cli.moments import Moment, moment_options
 from flows.cli.options import (
-    Moment,
     examples,
     json_option,
-    moment_options,
     none_stored,
     store_option,
 )

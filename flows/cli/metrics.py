@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from flows.cli.moments import Moment, moment_options
 from flows.cli.options import (
     FIGURES,
     Chosen,
-    Moment,
     NameList,
     OutputFile,
     complete_metric,
     examples,
     json_option,
-    moment_options,
     none_stored,
     population_option,
     sample_options,

@@ -6,6 +6,7 @@ import multiprocessing
 import random
 import shutil
 import time
+from collections.abc import Callable
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
@@ -57,6 +58,17 @@ def processes() -> ForkServerContext:
     return context
 
 
+def seconds_of(
+    processes: ForkServerContext, run: Callable[[str, str], None], store: str, folder: Path
+) -> float:
+    """Let a run end in a process of its own, and return how long it took."""
+    started = time.monotonic()
+    process = processes.Process(target=run, args=(store, str(folder)))
+    process.start()
+    process.join()
+    return time.monotonic() - started
+
+
 def values(store: str) -> dict[int, np.ndarray]:
     """Return the residual stream of every step that is visible."""
     tree = open_store(store)
@@ -72,11 +84,7 @@ def test_killed_at_random_moments(
 ) -> None:
     undisturbed = str(tmp_path / "undisturbed")
     shutil.copytree(store, undisturbed)
-    started = time.monotonic()
-    process = processes.Process(target=ingest_run, args=(undisturbed, str(run_folder)))
-    process.start()
-    process.join()
-    took = time.monotonic() - started
+    took = seconds_of(processes, ingest_run, undisturbed, run_folder)
     expected = values(undisturbed)
     assert list(expected) == [0, 5, 10]
     seen = set()
@@ -120,11 +128,7 @@ def test_killed_while_steps_are_extended(
     add_texts(store, "cats", {"cats.txt": text}, chunking=Chunking("chars", 50), max_sequences=30)
     undisturbed = str(tmp_path / "undisturbed")
     shutil.copytree(store, undisturbed)
-    started = time.monotonic()
-    process = processes.Process(target=extend_run, args=(undisturbed, str(run_folder)))
-    process.start()
-    process.join()
-    took = time.monotonic() - started
+    took = seconds_of(processes, extend_run, undisturbed, run_folder)
     expected = shown(undisturbed)
     assert {site for _, site in expected} == set(EXTENDED.sites or ())
     seen = set()
