@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from analysis.curves import Abscissa, Curve
+from analysis.curves import Abscissa, Curve, Values
 from analysis.drawing import line_styles, new_figure
 from flows.studies.panels import COLUMNS, Panel, add_legend, add_title, draw_panels, tidy
 from flows.studies.study import Measured, Study
 from store.schema import MODEL, POPULATION
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _CENTRED: Final = frozenset(
@@ -87,10 +88,9 @@ def draw_against(study: Study, measured: Measured, x: str, y: str, models: Seque
             linestyle="none",
             elinewidth=0.8,
         )
-    # Norms of different models are of different orders.
-    axes.set_xscale("log")
+    space_norms(axes, [curve.y for curve in across])
     axes.set_xlabel(long_name(measured, x))
-    axes.set_ylabel(textwrap.fill(long_name(measured, y), 40))
+    axes.set_ylabel(textwrap.fill(long_name(measured, y), 32))
     tidy(axes)
     add_legend(figure, [axes], 1)
     notes = [
@@ -102,6 +102,17 @@ def draw_against(study: Study, measured: Measured, x: str, y: str, models: Seque
     ]
     add_title(figure, [study.title, *notes], 1)
     return figure
+
+
+def space_norms(axes: Axes, norms: Sequence[Values]) -> None:
+    """Space norms along x by their logarithm where they are of different orders.
+
+    Within one order a logarithmic axis has no tick but fractions of a power of ten.
+    """
+    found = np.concatenate(norms)
+    found = found[np.isfinite(found)]
+    if found.size and found.min() > 0 and found.max() >= 10 * found.min():
+        axes.set_xscale("log")
 
 
 def depth_curves(
