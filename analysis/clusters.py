@@ -22,6 +22,7 @@ from distributed import Client, LocalCluster, performance_report
 from distributed.security import Security
 
 from analysis.errors import SchedulerError
+from store.freed_memory import ENVIRONMENT
 
 LOCAL: Final = "local"
 SLURM: Final = "slurm:"
@@ -34,10 +35,7 @@ _REPORT: Final[ContextVar[Path | None]] = ContextVar("report of Dask", default=N
 PAGES: Final = "127.0.0.1:0"
 """Where the schedulers and workers of our own clusters show their pages: on this machine alone."""
 
-MALLOC: Final = {
-    "MALLOC_TRIM_THRESHOLD_": str(64 << 20),
-    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
-}
+MALLOC: Final = ENVIRONMENT
 """What the workers of our own clusters keep of freed memory.
 
 Dask sets the first to 64 KiB, so that every buffer of the size of a chunk is given back and

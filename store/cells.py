@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -40,26 +40,50 @@ def write_cells(group: zarr.Group, slot: int, values: Mapping[str, Cell]) -> Non
     sync(_write(group, slot, values))
 
 
-async def _read(group: zarr.Group, slot: int, names: Iterable[str]) -> list[Cell]:
+def update_cells(group: zarr.Group, slot: int, values: Mapping[str, Cell]) -> None:
+    """Write those of some values that the slot does not hold already.
+
+    Each that is written costs a commit a manifest, and a free slot holds many of them: what reads
+    as empty needs no writing.
+    """
+    sync(_update(group, slot, values))
+
+
+async def _read(group: zarr.Group, slot: int, names: Collection[str]) -> list[Cell]:
+    variables = [STEP_COORDINATES[name] for name in names]
+    found = await _stored(group, slot, names)
+    return [_decoded(variable, cell) for variable, cell in zip(variables, found, strict=True)]
+
+
+async def _stored(group: zarr.Group, slot: int, names: Collection[str]) -> list[bytes]:
+    """Return values as they are stored, what was never written as what it reads as."""
     prototype = default_buffer_prototype()
     keys = [_key(group, name, slot) for name in names]
     found = await asyncio.gather(*(group.store.get(key, prototype) for key in keys))
+    variables = (STEP_COORDINATES[name] for name in names)
     return [
-        fill_value(STEP_COORDINATES[name])
-        if encoded is None
-        else _decoded(STEP_COORDINATES[name], encoded.to_bytes())
-        for name, encoded in zip(names, found, strict=True)
+        _encoded(variable, fill_value(variable)) if cell is None else cell.to_bytes()
+        for variable, cell in zip(variables, found, strict=True)
     ]
 
 
 async def _write(group: zarr.Group, slot: int, values: Mapping[str, Cell]) -> None:
+    cells = {name: _encoded(STEP_COORDINATES[name], value) for name, value in values.items()}
+    await _store(group, slot, cells)
+
+
+async def _update(group: zarr.Group, slot: int, values: Mapping[str, Cell]) -> None:
+    cells = {name: _encoded(STEP_COORDINATES[name], value) for name, value in values.items()}
+    held = dict(zip(cells, await _stored(group, slot, cells), strict=True))
+    await _store(group, slot, {name: cell for name, cell in cells.items() if cell != held[name]})
+
+
+async def _store(group: zarr.Group, slot: int, cells: Mapping[str, bytes]) -> None:
     buffer = default_buffer_prototype().buffer
     await asyncio.gather(
         *(
-            group.store.set(
-                _key(group, name, slot), buffer.from_bytes(_encoded(STEP_COORDINATES[name], value))
-            )
-            for name, value in values.items()
+            group.store.set(_key(group, name, slot), buffer.from_bytes(cell))
+            for name, cell in cells.items()
         )
     )
 

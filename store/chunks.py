@@ -28,6 +28,7 @@ from .blosc_blocks import decode_range
 from .chunk_faults import CRC_BYTES, damage, explained
 from .chunk_place import ChunkPlace
 from .errors import CorruptChunkError, StoreError
+from .freed_memory import keep_freed_memory
 from .schema import BLOCK, LAYER, STEP, TOKEN, site_variable
 
 Floats = npt.NDArray[np.float32]
@@ -52,6 +53,7 @@ class ActivationArray:
     """
 
     def __init__(self, group: zarr.Group, site: str, n_tokens: int | None = None) -> None:
+        keep_freed_memory()
         array = member(group, site)
         _check_codecs(array)
         dims = site_variable(site).dims

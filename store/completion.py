@@ -8,7 +8,7 @@ from typing import Final
 
 import zarr
 
-from .cells import read_cells, write_cells
+from .cells import read_cells, update_cells
 from .encode import SiteWriter
 from .errors import UnknownNameError
 from .held_layers import SITE_LAYERS, axis_labels, encoded, united
@@ -97,13 +97,13 @@ def write_layers(group: zarr.Group, reservation: Reservation) -> None:
     if reservation.layers:
         held = united(reservation.kept_layers, reservation.layers)
         cell = encoded(held, axis_labels(group.attrs.asdict()))
-        write_cells(group, reservation.slot, {SITE_LAYERS: cell})
+        update_cells(group, reservation.slot, {SITE_LAYERS: cell})
 
 
 def write_coordinates(group: zarr.Group, slot: int, coordinates: Mapping[str, JSON]) -> None:
-    """Write per-step coordinates; objects become JSON text."""
+    """Write per-step coordinates that differ from what is there; objects become JSON text."""
     cells = {
         name: value if isinstance(value, str | int | float) else canonical(value)
         for name, value in coordinates.items()
     }
-    write_cells(group, slot, cells)
+    update_cells(group, slot, cells)

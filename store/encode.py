@@ -9,31 +9,22 @@ import asyncio
 import itertools
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-import google_crc32c
 import numpy as np
 import numpy.typing as npt
 import zarr
-from numcodecs import blosc
 from zarr.buffer import default_buffer_prototype
-from zarr.codecs import BloscCodec
-from zarr.core.metadata import ArrayV3Metadata
 from zarr.core.sync import sync
 
 from .arrays import member
+from .blosc_encoding import ChunkEncoding
 from .encoded import EncodedBytes, run_all
 from .errors import IncompleteError, InvalidBlockError, NonFiniteError
+from .freed_memory import keep_freed_memory
 from .layout import checksum, token_chunks
 from .schema import CHECKSUM_SUFFIX, TOKEN, site_variable
 from .site_depths import site_depths
 from .undefined import undefined_tokens
-
-_SHUFFLES = {
-    "noshuffle": blosc.NOSHUFFLE,
-    "shuffle": blosc.SHUFFLE,
-    "bitshuffle": blosc.BITSHUFFLE,
-}
 
 Floats = npt.NDArray[np.float32]
 
@@ -73,6 +64,7 @@ class SiteWriter:
         n_tokens: int | None = None,
         held_tokens: int = 0,
     ) -> None:
+        keep_freed_memory()
         array = member(group, site)
         variable = site_variable(site)
         self.site = site
@@ -88,7 +80,7 @@ class SiteWriter:
         self._token_axis = self.dims.index(TOKEN)
         self._depth = len(self._labels) or None
         self._rows = array.chunks[1:][self._token_axis]
-        self._blosc = _blosc_of(array)
+        self._encoding = ChunkEncoding.of(array)
         self._fill = array.fill_value
         self._undefined = undefined_tokens(group, variable)
         self._group = group
@@ -252,16 +244,7 @@ class SiteWriter:
             padding = [(0, 0)] * part.ndim
             padding[axis] = (0, self._rows - part.shape[axis])
             contiguous = np.pad(contiguous, padding, constant_values=self._fill)
-        codec = self._blosc
-        encoded = blosc.compress(
-            contiguous,
-            codec["cname"].encode(),
-            codec["clevel"],
-            _SHUFFLES[codec["shuffle"]],
-            codec["blocksize"],
-            codec["typesize"],
-        )
-        return encoded + google_crc32c.value(encoded).to_bytes(4, "little"), digest
+        return self._encoding.encode(contiguous), digest
 
     def _key(self, depth: int | None, chunk: int) -> str:
         index = [0] * len(self.shape)
@@ -287,11 +270,3 @@ class SiteWriter:
             self._key(one if deep else None, self._held_chunks + chunk) for one, chunk in written
         ]
         await run_all(copy(key) for key in keys)
-
-
-def _blosc_of(array: zarr.Array[ArrayV3Metadata]) -> dict[str, Any]:
-    """Return the configuration of the Blosc codec of a site's array."""
-    (codec,) = (item for item in array.compressors if isinstance(item, BloscCodec))
-    configuration = codec.to_dict()["configuration"]
-    assert isinstance(configuration, dict)
-    return configuration

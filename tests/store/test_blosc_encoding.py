@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import google_crc32c
+import numpy as np
+import pytest
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numcodecs import blosc
+from zarr.core.sync import sync
+
+from store.blosc_blocks import decode_range
+from store.blosc_encoding import FEWEST_BYTES, ChunkEncoding
+from store.layout import activation_codecs
+
+BLOCK = 1 << 16
+"""Blocks as small as a chunk may be, so that small chunks have several."""
+
+
+def encoding(cname="zstd", shuffle="shuffle", block_size=BLOCK):
+    return ChunkEncoding(cname, 1, shuffle, 4, block_size)
+
+
+def decoded(encoded, shape):
+    body, crc = encoded[:-4], int.from_bytes(encoded[-4:], "little")
+    assert google_crc32c.value(body) == crc
+    values = np.empty(shape, np.float32)
+    blosc.decompress(body, values)
+    return values
+
+
+def by_blosc(values, block_size=BLOCK):
+    return blosc.compress(values, b"zstd", 1, blosc.SHUFFLE, block_size, 4)
+
+
+def activations(rows, width, seed=0):
+    draw = np.random.default_rng(seed)
+    values = draw.standard_normal((rows, width), dtype=np.float32)
+    return values * np.exp(draw.normal(0, 0.5, width)).astype(np.float32)
+
+
+def as_bfloat16(values):
+    return (values.view(np.uint32) & 0xFFFF0000).view(np.float32)
+
+
+def bits(draw, shape):
+    return draw.integers(0, 1 << 32, shape, np.uint32).view(np.float32)
+
+
+def zeros_beside_bits(draw, shape):
+    values = bits(draw, shape)
+    values[: shape[0] // 2] = 0
+    return values
+
+
+KINDS = {
+    "float32": lambda draw, shape: draw.standard_normal(shape, dtype=np.float32),
+    "bfloat16": lambda draw, shape: as_bfloat16(draw.standard_normal(shape, dtype=np.float32)),
+    "float16": lambda draw, shape: draw.standard_normal(shape).astype(np.float16).astype("f4"),
+    "any bits, NaN with payloads among them": bits,
+    "bits that nothing makes shorter, in some blocks": zeros_beside_bits,
+    "zeros": lambda draw, shape: np.zeros(shape, np.float32),
+    "mostly zeros": lambda draw, shape: np.maximum(
+        draw.standard_normal(shape, dtype=np.float32) - 1, 0
+    ),
+    "rows of a small vocabulary": lambda draw, shape: draw.standard_normal(
+        (50, shape[1]), dtype=np.float32
+    )[draw.integers(0, 50, shape[0])],
+    "padding": lambda draw, shape: np.full(shape, np.nan, np.float32),
+}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    kind=st.sampled_from(sorted(KINDS)),
+    width=st.integers(1, 900),
+    more=st.integers(0, 70_000),
+    block_size=st.sampled_from([1 << 16, 1 << 17, 1 << 20, 40_000]),
+    seed=st.integers(0, 9),
+)
+def test_any_reader_of_blosc_gets_the_same_bits(kind, width, more, block_size, seed):
+    rows = -(-(FEWEST_BYTES // 4 + more) // width)
+    values = KINDS[kind](np.random.default_rng(seed), (rows, width))
+    encoded = encoding(block_size=block_size).encode(values)
+    found = decoded(encoded, values.shape)
+    np.testing.assert_array_equal(found.view(np.uint32), values.view(np.uint32))
+    assert len(encoded) <= values.nbytes + 16 + 4
+    theirs = by_blosc(values, block_size)
+    if not (encoded[2] | theirs[2]) & 2:  # Neither is a bare copy.
+        assert encoded[:12] == theirs[:12]  # All of the header but the length.
+
+
+@pytest.mark.parametrize("source", ["float32", "bfloat16"])
+def test_activations_take_no_more_room_than_by_blosc_itself(source):
+    values = activations(4096, 384)
+    values = as_bfloat16(values) if source == "bfloat16" else values
+    size = 1 << 20
+    encoded = encoding(block_size=size).encode(values)
+    assert len(encoded) < 0.99 * len(by_blosc(values, size))
+
+
+def test_rows_that_repeat_are_searched_for():
+    values = activations(100, 384)[np.random.default_rng(0).integers(0, 100, 2048)]
+    encoded = encoding().encode(values)
+    assert encoded[:-4] == by_blosc(values)
+    assert len(encoded) < 0.5 * values.nbytes
+
+
+def test_padding_is_no_row_that_repeats():
+    values = np.full((2048, 384), np.nan, np.float32)
+    values[:300] = activations(300, 384)
+    encoded = encoding().encode(values)
+    assert encoded[:-4] != by_blosc(values)
+    assert len(encoded) < 1.01 * len(by_blosc(values))
+
+
+def test_noise_is_copied_as_blosc_copies_it():
+    values = bits(np.random.default_rng(0), (512, 256))
+    encoded = encoding().encode(values)
+    assert encoded[:-4] == by_blosc(values)
+    assert len(encoded) == values.nbytes + 16 + 4
+
+
+def test_what_is_small_or_encoded_otherwise_is_left_to_blosc():
+    small = activations(16, 384)
+    assert encoding().encode(small)[:-4] == by_blosc(small)
+    values = activations(256, 384)
+    theirs = blosc.compress(values, b"lz4", 1, blosc.BITSHUFFLE, BLOCK, 4)
+    assert encoding("lz4", "bitshuffle").encode(values)[:-4] == theirs
+
+
+def test_single_blocks_can_be_decoded():
+    values = activations(1024, 256)
+    body = np.frombuffer(encoding().encode(values)[:-4], np.uint8)
+    start, stop = 200 * 1024, 203 * 1024
+    found = decode_range(body, start, stop)
+    assert found is not None
+    np.testing.assert_array_equal(found, values.view(np.uint8).reshape(-1)[start:stop])
+
+
+def test_zarr_reads_what_is_encoded_here():
+    values = activations(2048, 384)
+    store = zarr.storage.MemoryStore()
+    array = zarr.create_array(
+        store,
+        shape=values.shape,
+        chunks=values.shape,
+        dtype="float32",
+        compressors=activation_codecs(),
+    )
+    encoded = ChunkEncoding.of(array).encode(values)
+    sync(store.set("c/0/0", zarr.core.buffer.default_buffer_prototype().buffer.from_bytes(encoded)))
+    np.testing.assert_array_equal(array[:], values)
