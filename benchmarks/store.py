@@ -1,6 +1,6 @@
 """What the store costs and what it survives, against the usual ways to keep a tensor.
 
-    python benchmarks/store.py [--json] [--quick]
+    python benchmarks/store.py [--json] [--quick] [--only speed]
 
 Each part is printed as it ends; all take about eight minutes on two cores. It writes below the
 current directory, so that it measures the disk you are on. Speeds are ratios measured in the same
@@ -18,6 +18,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks import store_open, store_speed, store_transactions, store_writers
 from benchmarks.figures import Figure, show
 
+PARTS = {
+    "speed": store_speed,
+    "commits": store_transactions,
+    "opening": store_open,
+    "writers": store_writers,
+}
+
 
 def main() -> int:
     """Measure, print, and return 1 if a bar is missed."""
@@ -26,10 +33,11 @@ def main() -> int:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--quick", action="store_true", help="less data, fewer repetitions")
+    parser.add_argument("--only", choices=PARTS, help="measure one part alone")
     arguments = parser.parse_args()
     figures: list[Figure] = []
-    for part in (store_speed, store_transactions, store_open, store_writers):
-        for section in part.measure(quick=arguments.quick):
+    for name in [arguments.only] if arguments.only else PARTS:
+        for section in PARTS[name].measure(quick=arguments.quick):
             figures += section
             if not arguments.json:
                 show(section, as_json=False)

@@ -186,7 +186,7 @@ def _streams(words: npt.NDArray[np.uint32], words_per_block: int) -> Sequence[by
 
 def _stream(words: npt.NDArray[np.uint32]) -> bytes:
     planes = _shuffled(words)
-    stream = _room.zstd.compress(planes)
+    stream = _room.zstd.compress(planes.data)
     return stream if len(stream) < words.nbytes else planes.tobytes()
 
 

@@ -11,7 +11,13 @@ from zarr.core.sync import sync
 
 from store.blosc_blocks import decode_range
 from store.blosc_encoding import FEWEST_BYTES, ChunkEncoding
+from store.corpora import create_corpus
+from store.create import ArraySpec, create_model
 from store.layout import activation_codecs
+from store.repository import Repository
+from store.schema import SITES, TOKEN_COORDINATES
+from store.slab import slabs
+from store.write import reserve_step
 
 BLOCK = 1 << 16
 """Blocks as small as a chunk may be, so that small chunks have several."""
@@ -151,3 +157,44 @@ def test_zarr_reads_what_is_encoded_here():
     encoded = ChunkEncoding.of(array).encode(values)
     sync(store.set("c/0/0", zarr.core.buffer.default_buffer_prototype().buffer.from_bytes(encoded)))
     np.testing.assert_array_equal(array[:], values)
+
+
+def stored(repository, toy, values):
+    """Store values (layer, token, dim) as step 0 of a model of 128 rows a chunk."""
+    n_layers, n_tokens, width = values.shape
+    sizes = {"layer": n_layers, "token": n_tokens, "dim": width}
+    columns = {name: np.zeros(n_tokens, item.dtype) for name, item in TOKEN_COORDINATES.items()}
+    create_corpus(repository, toy.CORPUS, texts=["-"], sources=["-"], source_starts=[0])
+    create_model(
+        repository,
+        toy.CORPUS.name,
+        "wide",
+        arrays=[ArraySpec(SITES["residual"], sizes)],
+        tokens=columns,
+        attributes={"n_blocks": n_layers - 1, "width": width, "chunk_rows": 128},
+    )
+    path = f"{toy.CORPUS.name}/wide"
+    with reserve_step(repository, path, 0, identity={}) as writer:
+        writer.write_block("residual", 0, values)
+        writer.commit(provenance={})
+    return path
+
+
+@pytest.mark.parametrize("source", ["float32", "bfloat16", "rows of a small vocabulary"])
+def test_a_step_of_such_chunks_is_the_same_to_every_reader(source, toy, memory_uri):
+    """Chunks of 128 KiB, the last of them partly used, read by Zarr, as slabs, and row by row."""
+    values = KINDS[source](np.random.default_rng(0), (2 * 300, 256)).reshape(2, 300, 256)
+    repository = Repository.create(memory_uri)
+    path = stored(repository, toy, values)
+    group = repository.read()[path]
+    np.testing.assert_array_equal(group["residual"][0], values)
+    low, high = slabs(repository, path)
+    np.testing.assert_array_equal(np.concatenate([rows for _, rows in high.blocks()]), values[1])
+    wanted = np.array([299, 5, 130, 127])
+    np.testing.assert_array_equal(low.rows(wanted), values[0, wanted])
+    sizes = [
+        sync(group.store.getsize(f"{path}/residual/c/0/{layer}/{chunk}/0"))
+        for layer in range(2)
+        for chunk in range(3)
+    ]
+    assert group["stored_bytes"][0] == sum(sizes)
