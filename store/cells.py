@@ -41,10 +41,9 @@ def write_cells(group: zarr.Group, slot: int, values: Mapping[str, Cell]) -> Non
 
 
 def update_cells(group: zarr.Group, slot: int, values: Mapping[str, Cell]) -> None:
-    """Write those of some values that the slot does not hold already.
+    """Write values, those that are empty only where the slot holds something else.
 
-    Each that is written costs a commit a manifest, and a free slot holds many of them: what reads
-    as empty needs no writing.
+    Each that is written costs a commit a manifest.
     """
     sync(_update(group, slot, values))
 
@@ -60,10 +59,9 @@ async def _stored(group: zarr.Group, slot: int, names: Collection[str]) -> list[
     prototype = default_buffer_prototype()
     keys = [_key(group, name, slot) for name in names]
     found = await asyncio.gather(*(group.store.get(key, prototype) for key in keys))
-    variables = (STEP_COORDINATES[name] for name in names)
     return [
-        _encoded(variable, fill_value(variable)) if cell is None else cell.to_bytes()
-        for variable, cell in zip(variables, found, strict=True)
+        _blank(name) if cell is None else cell.to_bytes()
+        for name, cell in zip(names, found, strict=True)
     ]
 
 
@@ -74,8 +72,10 @@ async def _write(group: zarr.Group, slot: int, values: Mapping[str, Cell]) -> No
 
 async def _update(group: zarr.Group, slot: int, values: Mapping[str, Cell]) -> None:
     cells = {name: _encoded(STEP_COORDINATES[name], value) for name, value in values.items()}
-    held = dict(zip(cells, await _stored(group, slot, cells), strict=True))
-    await _store(group, slot, {name: cell for name, cell in cells.items() if cell != held[name]})
+    empty = [name for name, cell in cells.items() if cell == _blank(name)]
+    held = dict(zip(empty, await _stored(group, slot, empty), strict=True))
+    written = {name: cell for name, cell in cells.items() if cell != held.get(name)}
+    await _store(group, slot, written)
 
 
 async def _store(group: zarr.Group, slot: int, cells: Mapping[str, bytes]) -> None:
@@ -90,6 +90,12 @@ async def _store(group: zarr.Group, slot: int, cells: Mapping[str, bytes]) -> No
 
 def _key(group: zarr.Group, name: str, slot: int) -> str:
     return f"{group.path}/{name}/c/{slot}"
+
+
+def _blank(name: str) -> bytes:
+    """Return the stored form of what a value that was never written reads as."""
+    variable = STEP_COORDINATES[name]
+    return _encoded(variable, fill_value(variable))
 
 
 def _encoded(variable: Variable, value: Cell) -> bytes:

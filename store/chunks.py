@@ -95,18 +95,18 @@ class ActivationArray:
         Raises:
             ValueError: If it is not there.
         """
-        depths: list[int] = self._depths.tolist()
-        return depths.index(label)
+        return self.depth_labels.index(label)
 
     def _label(self, dim: str, index: int) -> int:
         if dim == STEP:
             return int(np.asarray(self._labels[dim][index]))
-        return int(self._depths[index])
+        return self.depth_labels[index]
 
     @cached_property
-    def _depths(self) -> npt.NDArray[np.generic]:
+    def depth_labels(self) -> list[int]:
+        """Layers or blocks along the depth axis, in the order in which they lie on disk."""
         assert self.depth_dim is not None
-        return np.asarray(self._labels[self.depth_dim][:])
+        return [int(label) for label in np.asarray(self._labels[self.depth_dim][:])]
 
     def empty(self, count: int) -> Floats:
         """Return room for so many rows (*inner_dims), the token axis narrowed to them."""

@@ -101,7 +101,7 @@ def write_layers(group: zarr.Group, reservation: Reservation) -> None:
 
 
 def write_coordinates(group: zarr.Group, slot: int, coordinates: Mapping[str, JSON]) -> None:
-    """Write per-step coordinates that differ from what is there; objects become JSON text."""
+    """Write per-step coordinates, empty ones only over others; objects become JSON text."""
     cells = {
         name: value if isinstance(value, str | int | float) else canonical(value)
         for name, value in coordinates.items()

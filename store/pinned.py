@@ -10,7 +10,7 @@ import zarr
 
 from .arrays import member
 from .chunks import ActivationArray
-from .columns import Column, read_columns
+from .columns import Column, Slots, complete_slots, read_columns
 from .errors import UnknownNameError
 from .extent import Extent, group_extent
 from .held_layers import SiteLayers, axis_labels, depth_mask, held_by_slot
@@ -35,6 +35,14 @@ def activation_array(uri: str, snapshot: str, path: str, site: str) -> Activatio
 def model_extent(uri: str, snapshot: str, path: str) -> Extent:
     """Return how much of the token axis of a model is shown in a snapshot."""
     return group_extent(model_group(uri, snapshot, path))
+
+
+@lru_cache(maxsize=64)
+def model_slots(uri: str, snapshot: str, path: str) -> Slots:
+    """Return the complete steps of a model's group."""
+    group = model_group(uri, snapshot, path)
+    (slots,) = complete_slots(group.store, [(path, member(group, STEP).shape[0])])
+    return slots
 
 
 @lru_cache(maxsize=64)

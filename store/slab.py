@@ -8,13 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
-import zarr
 
 from .arrays import member
 from .chunks import ActivationArray, Floats
-from .columns import complete_slots
 from .errors import UnknownNameError
-from .pinned import activation_array, model_extent, model_group, site_layers, site_slots
+from .pinned import (
+    activation_array,
+    model_extent,
+    model_group,
+    model_slots,
+    site_layers,
+    site_slots,
+)
 from .repository import Repository
 from .schema import (
     HEAD,
@@ -204,7 +209,7 @@ def slabs(
         known = sites_among(group.array_keys())
         raise UnknownNameError("site", site, known, f"{path} of {repository.uri}")
     array = activation_array(repository.uri, pinned, path, site)
-    (complete,) = complete_slots(group.store, [(path, array.shape[0])])
+    complete = model_slots(repository.uri, pinned, path)
     holds = site_slots(repository.uri, pinned, path, site)
     held = {
         int(step): int(slot)
@@ -214,7 +219,7 @@ def slabs(
     for step in steps or ():
         if step not in held:
             raise UnknownNameError("step", step, held, f"{path} with the site {site!r}")
-    depths = _depths(group, array, layers)
+    depths = _depths(array, layers)
     mask = site_layers(repository.uri, pinned, path, site)
     return [
         Slab(repository.uri, pinned, path, site, held[step], depth, step)
@@ -224,14 +229,12 @@ def slabs(
     ]
 
 
-def _depths(
-    group: zarr.Group, array: ActivationArray, layers: Sequence[int] | None
-) -> list[int | None]:
+def _depths(array: ActivationArray, layers: Sequence[int] | None) -> list[int | None]:
     if array.depth_dim is None:
         if layers is not None:
             raise UnknownNameError("layers", list(layers), (), f"{array.path}: {array.site}")
         return [None]
-    labels = np.asarray(member(group, array.depth_dim)[:]).tolist()
+    labels = array.depth_labels
     for layer in layers or ():
         if layer not in labels:
             raise UnknownNameError(array.depth_dim, layer, labels, f"{array.path}: {array.site}")
