@@ -9,6 +9,9 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 2
 export TOKENIZERS_PARALLELISM ?= false
 
+# Hundreds of processes of the tests import our packages, and each would compile them anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # One more than the two cores that the tests are meant for: some wait for services much of the time.
 TEST_PROCESSES ?= 3
 
