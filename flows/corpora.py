@@ -12,8 +12,9 @@ import zarr
 from numpy.typing import NDArray
 
 from flows.added_corpus import IDS, AddedCorpus, digest
+from flows.capture.drawing import drawn
 from flows.capture.errors import InputError
-from flows.capture.inputs import Cut, cut_characters, drawn
+from flows.capture.inputs import Cut, cut_characters
 from flows.capture.modality import TEXT
 from flows.growth import (
     grown_spec,

@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 import zarr
 
-from flows.capture.inputs import TOKENS, Cut, Draw, draw
+from flows.capture.drawing import Draw, draw
+from flows.capture.inputs import TOKENS, Cut
 from store.arrays import member
 from store.corpora import CorpusSpec
 from store.identity import JSON, canonical

@@ -10,7 +10,8 @@ import numpy as np
 import zarr
 
 from flows.capture.configs import load_config, longest_input
-from flows.capture.inputs import Draw, from_ids, tokenize
+from flows.capture.drawing import Draw
+from flows.capture.inputs import from_ids, tokenize
 from flows.capture.modality import AUDIO, IMAGE, TEXT, require_modality
 from flows.capture.tokenizer import load_tokenizer
 from flows.growth import FormerCorpus, growth_of

@@ -14,8 +14,8 @@ from flows.capture.decoding import (
     decode_image,
     decode_sound,
 )
+from flows.capture.drawing import drawn
 from flows.capture.errors import InputError
-from flows.capture.inputs import drawn
 from flows.capture.modality import IMAGE
 from store.corpora import CorpusSpec
 from store.items import Item, create_item_corpus

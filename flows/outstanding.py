@@ -40,6 +40,12 @@ def held_rows(job: Job) -> int:
     return next((step.n_tokens for step in _held(job).values()), 0)
 
 
+def cut_sequences(job: Job) -> int:
+    """Return how many sequences were cut when the first stack of a model was stored."""
+    cut = next((job.repository.read()[path].attrs["truncated_sequences"] for path in _held(job)), 0)
+    return cut if isinstance(cut, int) else 0
+
+
 def outstanding(job: Job, shown: Tokens | Items) -> list[Outstanding]:
     """Find out what is left to do about a step that is not stored whole.
 

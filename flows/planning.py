@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from flows.capture.tokens import Tokens
 from flows.ingestion import DEFAULT_OPTIONS, is_stored, prepare_job
 from flows.inputs import Corpus, corpus_inputs, read_corpus
-from flows.outstanding import Outstanding, held_rows, outstanding
-from flows.running import CaptureOptions, Job
+from flows.outstanding import Outstanding, cut_sequences, held_rows, outstanding
+from flows.running import CaptureOptions, Job, refuse_if_cut
 from flows.trial import ENOUGH_SECONDS, Trial, run_trial
 from store.repository import Repository
 
@@ -162,10 +162,14 @@ class _Planner:
             files=0,
             seconds=digesting,
             sequences=shown.n_sequences if isinstance(shown, Tokens) else len(shown),
-            truncated_sequences=shown.truncated if isinstance(shown, Tokens) else 0,
+            truncated_sequences=shown.truncated
+            if isinstance(shown, Tokens)
+            else cut_sequences(job),
         )
         if plain.stored:
             return plain
+        if isinstance(shown, Tokens):
+            refuse_if_cut(job, shown, shown)
         trials = [self._trial_of(left, key) for left in outstanding(job, shown)]
         sizes = [one for trial in trials for one in trial.sizes]
         rows = [
@@ -179,6 +183,9 @@ class _Planner:
             stored_bytes=round(sum(trial.row_bytes * trial.new_rows for trial in trials)),
             files=sum(one.chunks for one in sizes),
             seconds=digesting + sum(self._preparing[key] + trial.seconds for trial in trials),
+            truncated_sequences=max(
+                plain.truncated_sequences, *(trial.truncated for trial in trials)
+            ),
         )
 
     def _shown_of(self, job: Job, key: str) -> Tokens | Items:

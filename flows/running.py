@@ -28,6 +28,7 @@ from store.write import StepWriter, reserve_step
 
 if TYPE_CHECKING:
     from flows.capture.blocks import RowBlock
+    from flows.capture.items import Items
     from flows.capture.parts import Part
     from flows.capture.weights import LoadedModel
 
@@ -37,6 +38,7 @@ __all__ = [
     "CaptureOptions",
     "Job",
     "load_job",
+    "refuse_if_cut",
     "run_job",
     "shown_tokens",
     "stack_tokens",
@@ -67,15 +69,26 @@ def run_job(job: Job, progress: Progress | None = None) -> bool:
     """
     shown = corpus_inputs(job.corpus, job.checkpoint)
     if isinstance(shown, Tokens):
-        _refuse_if_cut(job, shown, "tokens")
+        refuse_if_cut(job, shown, shown)
     loaded = load_job(job, shown)
     parts = [(one, stack_tokens(one, shown)) for one in loaded.each_stack()]
     if not isinstance(shown, Tokens):
-        _refuse_if_cut(job, parts[0][1], "frames")
+        refuse_if_cut(job, shown, parts[0][1])
     return store_parts(job, parts, progress)
 
 
-def _refuse_if_cut(job: Job, tokens: Tokens, unit: str) -> None:
+def refuse_if_cut(job: Job, shown: Tokens | Items, tokens: Tokens) -> None:
+    """Refuse sequences that are longer than the model takes, where none may be cut.
+
+    Args:
+        job: The job.
+        shown: What the model is shown.
+        tokens: The rows that its first stack makes of it.
+
+    Raises:
+        InputError: If there are any.
+    """
+    unit = "tokens" if isinstance(shown, Tokens) else "frames"
     if tokens.truncated and not job.options.truncate:
         raise InputError(
             f"{tokens.truncated} of {tokens.n_sequences} sequences of {job.corpus.name} are longer "

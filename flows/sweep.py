@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from flows.capture.errors import CaptureError, UnknownSiteError
 from flows.capture.fetching import release, with_weights
 from flows.capture.integrity import file_sha256
+from flows.capture.reading_ahead import read_ahead
 from flows.capture.settling import file_state
 from flows.ingestion import IngestResult, ingest_checkpoint, is_stored, prepare_job
 from flows.inputs import read_corpus
@@ -67,9 +68,8 @@ class Outcome:
 def ingest_sweep(sweep: Sweep, report: Report) -> Iterator[Outcome]:
     """Ingest checkpoints, and yield what becomes of each.
 
-    While one is run, the next is fetched and digested, so that its files wait in the memory that
-    the system has to spare. Its model is not built before its turn: building one changes settings
-    of the process that a running model reads.
+    While one is run, the next is fetched, digested and, where there is room, read into memory
+    (`flows.capture.reading_ahead`).
 
     Args:
         sweep: What to ingest.
@@ -131,7 +131,7 @@ def _outcome(sweep: Sweep, checkpoint: Checkpoint, digest: Digest, report: Repor
 
 
 def _prepare(sweep: Sweep, checkpoint: Checkpoint, digest: Digest) -> None:
-    """Fetch and digest a checkpoint that is to be run; what is wrong with it, its turn tells."""
+    """Fetch, digest and read what is to be run next; what is wrong with it, its turn tells."""
     if checkpoint.random is not None:
         return
     with suppress(CaptureError, StoreError, OSError):
@@ -139,7 +139,7 @@ def _prepare(sweep: Sweep, checkpoint: Checkpoint, digest: Digest) -> None:
         corpus = read_corpus(repository, sweep.corpus)
         job = prepare_job(repository, corpus, checkpoint, sweep.options, digest=digest)
         if not is_stored(job):
-            with_weights(checkpoint)
+            read_ahead(with_weights(checkpoint))
 
 
 def _side_by_side(sweep: Sweep) -> Iterator[Outcome]:

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from flows.running import Job, load_job, stack_tokens, store_parts, wanted_sites, with_rows
+from flows.running import (
+    Job,
+    load_job,
+    refuse_if_cut,
+    stack_tokens,
+    store_parts,
+    wanted_sites,
+    with_rows,
+)
 from flows.stack_sizes import StackSizes, stack_sizes
 from store.catalogue import catalogue
 from store.corpora import CorpusSpec, create_corpus
@@ -43,6 +51,7 @@ class Trial:
         row_bytes: Encoded bytes of a row, of all sites and layers.
         positions: Positions that it computes for the whole, padding included.
         sizes: What is stored of each stack for the whole.
+        truncated: Sequences that are longer than the model takes, and are cut.
     """
 
     warm_up_seconds: float
@@ -52,6 +61,7 @@ class Trial:
     row_bytes: float
     positions: int = 0
     sizes: tuple[StackSizes, ...] = ()
+    truncated: int = 0
 
     @property
     def new_rows(self) -> int:
@@ -84,7 +94,8 @@ def run_trial(left: Outstanding, *, enough_seconds: float = ENOUGH_SECONDS) -> T
         enough_seconds: A part that takes as long is the last.
 
     Raises:
-        CaptureError: If the model cannot be read or run.
+        CaptureError: If the model cannot be read or run, or would have to cut a sequence and may
+            not.
         StoreError: If there is no room even for a part.
     """
     from flows.capture.forward import batch_size
@@ -95,6 +106,7 @@ def run_trial(left: Outstanding, *, enough_seconds: float = ENOUGH_SECONDS) -> T
     load_seconds = time.perf_counter() - started
     whole = [(one, stack_tokens(one, shown)) for one in loaded.each_stack()]
     tokens = whole[0][1]
+    refuse_if_cut(job, shown, tokens)
     (filled,) = np.nonzero(tokens.lengths)
     with _scratch(job) as scratch:
         first = _run_part(scratch, _chosen(whole, filled[:1]), "warm-up")
@@ -110,6 +122,7 @@ def run_trial(left: Outstanding, *, enough_seconds: float = ENOUGH_SECONDS) -> T
         _fitted(load_seconds, first, parts),
         positions=_positions(job, whole),
         sizes=tuple(stack_sizes(job, whole, left.held)),
+        truncated=tokens.truncated,
     )
 
 

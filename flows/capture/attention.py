@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from flows.capture.attention_rows import AttentionRows, RowModules
 from flows.capture.errors import StructureError
 from flows.capture.fused import find_projection
 from flows.capture.probe import Probe
@@ -56,6 +57,12 @@ class AttentionCall:
     mask: Tensor | None
     probabilities: Tensor | None
 
+    @property
+    def rows(self) -> AttentionRows:
+        """What each head at each position gives to the keys, where it is eager."""
+        assert self.probabilities is not None
+        return AttentionRows(self.probabilities, self.mask)
+
 
 Watcher = Callable[[int, AttentionCall], None]
 """Takes the index of the block and its self-attention."""
@@ -75,6 +82,7 @@ class Attention:
         query: Where queries are found before that, None if nowhere or if there is no rotation.
         key: The same for keys.
         value: Where values are found, where attention itself cannot be watched.
+        returned_rows: The modules that return probabilities, where it cannot be watched.
     """
 
     implementation: str | None
@@ -86,6 +94,12 @@ class Attention:
     query: Unrotated | None
     key: Unrotated | None
     value: Unrotated | None = None
+    returned_rows: RowModules | None = None
+
+    @property
+    def shows_rows(self) -> bool:
+        """Whether the probabilities of each row can be had."""
+        return self.implementation == EAGER or self.returned_rows is not None
 
 
 @contextmanager
@@ -232,6 +246,7 @@ def _unwatched(model: PreTrainedModel, blocks: Sequence[nn.Module]) -> Attention
         query=found.query,
         key=found.key,
         value=found.value,
+        returned_rows=found.rows if model.config._attn_implementation == EAGER else None,
     )
 
 

@@ -144,7 +144,7 @@ class Blocks:
         for shape in self._shapes:
             if shape.name not in self._kept:
                 # Of an array for the whole block, only the rows that come take memory.
-                self._kept[shape.name] = _empty(shape, shape.depth, self._size)
+                self._kept[shape.name] = _empty(shape, shape.depth, self._size, filled=False)
             _take(staged[shape.name], left, self._kept[shape.name][:, self._n_kept : stop])
         self._n_kept = stop
 
@@ -157,8 +157,8 @@ def _take(
         np.take(values, picked, axis=0, out=out, mode="clip")
 
 
-def _empty(shape: SiteShape, depth: int, rows: int) -> NDArray[np.float32]:
-    return passing((depth, rows, *shape.features))
+def _empty(shape: SiteShape, depth: int, rows: int, *, filled: bool = True) -> NDArray[np.float32]:
+    return passing((depth, rows, *shape.features), filled=filled)
 
 
 def _bytes(shape: SiteShape, rows: int) -> int:

@@ -5,9 +5,14 @@ from __future__ import annotations
 import ctypes
 import math
 import mmap
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+_PRIVATE: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+_ADVICE: Final[int | None] = getattr(mmap, "MADV_HUGEPAGE", None)
+_LARGE_PAGE: Final = 1 << 21
 
 
 def give_back_freed() -> None:
@@ -21,14 +26,22 @@ def give_back_freed() -> None:
         trim(0)
 
 
-def passing(shape: tuple[int, ...]) -> NDArray[np.float32]:
+def passing(shape: tuple[int, ...], *, filled: bool = True) -> NDArray[np.float32]:
     """Return an array whose memory goes back to the system as soon as nothing refers to it.
-
-    Pages that are never touched take no memory.
 
     Args:
         shape: Its shape.
+        filled: Whether all of it will be written to: then its pages are large ones, where the
+            system has them, since each that is touched first takes it microseconds. If not, small
+            pages that are never touched take no memory.
     """
     count = math.prod(shape)
-    held = mmap.mmap(-1, max(1, 4 * count))
+    size = max(1, 4 * count)
+    if filled and size >= _LARGE_PAGE:
+        # Only what is as long as some large pages is laid where they begin.
+        size = -(-size // _LARGE_PAGE) * _LARGE_PAGE
+    # Shared memory, which Python asks for by itself, has no large pages.
+    held = mmap.mmap(-1, size, flags=_PRIVATE)
+    if filled and _ADVICE is not None:
+        held.madvise(_ADVICE)
     return np.frombuffer(held, dtype=np.float32, count=count).reshape(shape)

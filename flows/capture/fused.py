@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig
 
+from flows.capture.attention_rows import RowModules
 from flows.capture.rotary import Unrotated
 
 
@@ -29,6 +30,7 @@ class Projection:
         key_value_heads: Number of key and value heads.
         head_dim: Size of each.
         rotary: Whether queries and keys are rotated by their position after it.
+        rows: The modules of attention, which return its probabilities if they have any.
     """
 
     query: Unrotated
@@ -38,6 +40,7 @@ class Projection:
     key_value_heads: int
     head_dim: int
     rotary: bool
+    rows: RowModules
 
 
 Layout = Callable[[PreTrainedConfig, int], tuple[Tensor, Tensor, Tensor] | None]
@@ -78,6 +81,9 @@ _PROJECTIONS: Final[dict[str, tuple[str, Layout]]] = {
 }
 """By model type: the name of the projection within a block, and its layout."""
 
+_HIDING: Final = frozenset({"mpt"})
+"""Model types whose attention is given a mask that is true where a key is hidden."""
+
 
 def find_projection(config: PreTrainedConfig, blocks: Sequence[nn.Module]) -> Projection | None:
     """Find the fused projections of a model, None if its type is not in the table."""
@@ -95,4 +101,6 @@ def find_projection(config: PreTrainedConfig, blocks: Sequence[nn.Module]) -> Pr
         for entries in found
     )
     rotary = config.model_type == "falcon" and not config.alibi
-    return Projection(query, key, value, heads, len(found[1]), size, rotary)
+    attention = tuple(block.get_submodule(name.rpartition(".")[0]) for block in blocks)
+    rows = RowModules(attention, config.model_type in _HIDING)
+    return Projection(query, key, value, heads, len(found[1]), size, rotary, rows)

@@ -17,7 +17,8 @@ from flows.capture.configs import decoder_start_id
 from flows.capture.errors import StructureError
 from flows.capture.probe import Probe, token_ids
 from flows.capture.running import run
-from flows.capture.structure import Search, Stack, find_stack
+from flows.capture.stack import Stack
+from flows.capture.structure import Search, find_stack
 
 
 def prompt_of(config: PreTrainedConfig) -> tuple[int, ...]:

@@ -22,7 +22,8 @@ from flows.capture.extent import Extent, find_extent
 from flows.capture.media_decoder import find_decoder
 from flows.capture.probe import Probe
 from flows.capture.running import run
-from flows.capture.structure import Stack, of_stack
+from flows.capture.stack import Stack
+from flows.capture.structure import of_stack
 from flows.capture.sublayers import find_sublayers
 
 Shapes = Mapping[str, tuple[int, ...]]

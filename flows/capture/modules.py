@@ -16,7 +16,7 @@ from flows.capture.probe import as_rows, hidden_states
 from flows.capture.running import evaluating
 
 if TYPE_CHECKING:
-    from flows.capture.structure import Stack
+    from flows.capture.stack import Stack
 
 PREFIX: Final = "module:"
 INDEX: Final = "{i}"

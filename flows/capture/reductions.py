@@ -9,37 +9,42 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from flows.capture.attention import AttentionCall
+from flows.capture.attention_rows import AttentionRows
 
 
-def entropy(call: AttentionCall) -> Tensor:
+def whole(rows: AttentionRows) -> Tensor:
+    """Return the probabilities of each row themselves, by position of the key."""
+    return rows.probabilities
+
+
+def entropy(rows: AttentionRows) -> Tensor:
     """Return the entropy of each row by the logarithm of the number of keys that it may see.
 
     −Σ A log A / log n, from 0 for one key alone to 1 for equal parts; 0 where n is 1.
 
     Args:
-        call: A computation of attention, with probabilities A.
+        rows: Rows of probabilities A.
 
     Returns:
         (sequence, head, position).
     """
-    probabilities = _probabilities(call)
+    probabilities = _probabilities(rows)
     total = -torch.xlogy(probabilities, probabilities).sum(dim=-1)
-    visible = _visible(call).sum(dim=-1)
+    visible = _visible(rows).sum(dim=-1)
     return torch.where(visible > 1, total / visible.clamp(min=2).log(), 0.0)
 
 
-def largest(call: AttentionCall) -> Tensor:
+def largest(rows: AttentionRows) -> Tensor:
     """Return the largest probability of each row, (sequence, head, position)."""
-    return _probabilities(call).amax(dim=-1)
+    return _probabilities(rows).amax(dim=-1)
 
 
-def first_key(call: AttentionCall) -> Tensor:
+def first_key(rows: AttentionRows) -> Tensor:
     """Return the probability of the first key of the sequence, (sequence, head, position)."""
-    return _probabilities(call)[..., 0]
+    return _probabilities(rows)[..., 0]
 
 
-def logit_deviation(call: AttentionCall) -> Tensor:
+def logit_deviation(rows: AttentionRows) -> Tensor:
     """Return the standard deviation of the logits of each row over the keys it may see.
 
     Taken from log A, which differs from the logits by a constant for each row. Where a
@@ -49,9 +54,8 @@ def logit_deviation(call: AttentionCall) -> Tensor:
     Returns:
         (sequence, head, position), 0 for a row of one key.
     """
-    probabilities, visible = _probabilities(call), _visible(call)
-    assert call.probabilities is not None
-    floor = torch.finfo(call.probabilities.dtype).tiny
+    probabilities, visible = _probabilities(rows), _visible(rows)
+    floor = torch.finfo(rows.probabilities.dtype).tiny
     logits = probabilities.clamp(min=floor).log() * visible
     count = visible.sum(dim=-1).clamp(min=1)
     mean = logits.sum(dim=-1) / count
@@ -59,17 +63,16 @@ def logit_deviation(call: AttentionCall) -> Tensor:
     return (squares / count).sqrt()
 
 
-def _probabilities(call: AttentionCall) -> Tensor:
-    assert call.probabilities is not None
-    return call.probabilities.float()
+def _probabilities(rows: AttentionRows) -> Tensor:
+    return rows.probabilities.float()
 
 
-def _visible(call: AttentionCall) -> Tensor:
+def _visible(rows: AttentionRows) -> Tensor:
     """Return which keys each row may see, (sequence, head, position, key_position)."""
-    shape = _probabilities(call).shape
-    if call.mask is None:
-        return torch.ones(shape, dtype=torch.bool, device=call.query.device)
-    if call.mask.dtype == torch.bool:
-        return call.mask.expand(shape)
+    shape = _probabilities(rows).shape
+    if rows.mask is None:
+        return torch.ones(shape, dtype=torch.bool, device=rows.probabilities.device)
+    if rows.mask.dtype == torch.bool:
+        return rows.mask.expand(shape)
     # What is added to the logits of a hidden key is the dtype's lowest number, or near it.
-    return (call.mask > torch.finfo(call.mask.dtype).min / 2).expand(shape)
+    return (rows.mask > torch.finfo(rows.mask.dtype).min / 2).expand(shape)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from flows.capture.batches import Batch
 from flows.capture.errors import StructureError
+from flows.capture.freed import passing
 from flows.capture.picking import Picked
 from flows.capture.rounding import FULL_PRECISION, Precision
 from flows.capture.shapes import SiteShape
@@ -35,9 +36,7 @@ class Staging:
         self._precision = precision
         self._shapes = shapes
         self._values = {
-            shape.name: torch.empty(
-                (shape.depth, capacity, *shape.features), dtype=torch.float32, pin_memory=pinned
-            )
+            shape.name: _empty((shape.depth, capacity, *shape.features), pinned=pinned)
             for shape in shapes
         }
         self._rows = np.empty(capacity, dtype=np.int64)
@@ -119,3 +118,9 @@ class Staging:
                 on_taken()
 
         return sink
+
+
+def _empty(shape: tuple[int, ...], *, pinned: bool) -> Tensor:
+    if pinned:
+        return torch.empty(shape, dtype=torch.float32, pin_memory=True)
+    return torch.from_numpy(passing(shape))

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from flows.capture import reductions, taps
-from flows.capture.attention import EAGER, Attention
+from flows.capture.attention import Attention
 from flows.capture.errors import UnknownSiteError
 from flows.capture.modules import INDEX, find_module, is_module
 from flows.capture.shapes import KEY_POSITION, SiteShape
-from flows.capture.structure import Stack
+from flows.capture.stack import Stack
 from flows.capture.taps import Sink, Tap
 
 Sizes = dict[str, int] | None
@@ -79,7 +79,7 @@ def _value_sizes(stack: Stack) -> Sizes:
 
 def _row_sizes(stack: Stack) -> Sizes:
     own = stack.attention
-    if own is None or own.implementation != EAGER:
+    if own is None or not own.shows_rows:
         return None
     return {"block": stack.n_blocks, "head": own.heads}
 
@@ -132,12 +132,12 @@ SITES: Final[Mapping[str, Site]] = {
     ),
     "query_rotary": Site(_HEADS, _rotated_query_sizes, taps.heads(lambda call: call.query)),
     "key_rotary": Site(_KEY_VALUE_HEADS, _rotated_key_sizes, taps.heads(lambda call: call.key)),
-    "attention_entropy": Site(_ROWS, _row_sizes, taps.heads(reductions.entropy)),
-    "attention_max": Site(_ROWS, _row_sizes, taps.heads(reductions.largest)),
-    "attention_logit_deviation": Site(_ROWS, _row_sizes, taps.heads(reductions.logit_deviation)),
-    "attention_first_key": Site(_ROWS, _row_sizes, taps.heads(reductions.first_key)),
+    "attention_entropy": Site(_ROWS, _row_sizes, taps.rows(reductions.entropy)),
+    "attention_max": Site(_ROWS, _row_sizes, taps.rows(reductions.largest)),
+    "attention_logit_deviation": Site(_ROWS, _row_sizes, taps.rows(reductions.logit_deviation)),
+    "attention_first_key": Site(_ROWS, _row_sizes, taps.rows(reductions.first_key)),
     "attention_probability": Site(
-        ("block", "head", "token", KEY_POSITION), _probability_sizes, taps.heads(taps.probabilities)
+        ("block", "head", "token", KEY_POSITION), _probability_sizes, taps.rows(reductions.whole)
     ),
     "token_loss": Site(("token",), _loss_sizes, taps.token_loss, first_position=1),
 }

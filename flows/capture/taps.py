@@ -10,11 +10,12 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from flows.capture.attention import Attention, AttentionCall, watching_attention
+from flows.capture.attention_rows import AttentionRows, watching_rows
 from flows.capture.masks import NEXT, NO_TARGET
 from flows.capture.modules import find_module
 from flows.capture.probe import as_rows, hidden_argument, hidden_states
 from flows.capture.rotary import Unrotated
-from flows.capture.structure import Stack
+from flows.capture.stack import Stack
 from flows.capture.sublayers import Sublayers
 
 Sink = Callable[[int, Tensor], None]
@@ -28,6 +29,9 @@ Tap = Callable[[Stack, Sink], AbstractContextManager[None]]
 
 HeadVectors = Callable[[AttentionCall], Tensor]
 """Picks (sequence, head, position, ...) from a computation of attention."""
+
+Reduction = Callable[[AttentionRows], Tensor]
+"""Makes (sequence, head, position, ...) of rows of attention."""
 
 
 @contextmanager
@@ -132,10 +136,17 @@ def heads(vectors: HeadVectors) -> Tap:
     return tap
 
 
-def probabilities(call: AttentionCall) -> Tensor:
-    """Return the probabilities of each row by position of the key."""
-    assert call.probabilities is not None
-    return call.probabilities
+def rows(reduced: Reduction) -> Tap:
+    """Return the tap of a number of every row of attention, or of the row itself."""
+
+    def tap(stack: Stack, sink: Sink) -> AbstractContextManager[None]:
+        assert stack.attention is not None
+        found = stack.attention.returned_rows
+        if found is None:
+            return heads(lambda call: reduced(call.rows))(stack, sink)
+        return watching_rows(found, lambda block, own: sink(block, reduced(own).transpose(1, 2)))
+
+    return tap
 
 
 def module(site: str) -> Tap:

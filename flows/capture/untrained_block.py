@@ -17,7 +17,7 @@ from transformers.pytorch_utils import Conv1D
 from flows.capture.errors import StructureError
 from flows.capture.random_sources import BlockSettings
 from flows.capture.rotary import Unrotated
-from flows.capture.structure import Stack
+from flows.capture.stack import Stack
 
 COMMON_BIAS: Final = "common_bias"
 """Buffer of the model that holds the common vector, so that its digest tells blocks apart."""

@@ -21,7 +21,8 @@ from flows.capture.heads import family_of
 from flows.capture.integrity import check_config, check_gguf, weight_files
 from flows.capture.media_structure import Shapes, find_media_stacks
 from flows.capture.quiet import first_line, quiet
-from flows.capture.structure import Stack, find_stacks
+from flows.capture.stack import Stack
+from flows.capture.structure import find_stacks
 from flows.capture.untrained import draw_model
 from flows.capture.untrained_block import set_up_block
 

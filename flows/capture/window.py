@@ -16,7 +16,7 @@ from flows.capture.items import ItemTokens
 from flows.capture.rows import Staging
 from flows.capture.running import evaluating, run
 from flows.capture.sites import tapped
-from flows.capture.structure import Stack
+from flows.capture.stack import Stack
 from flows.capture.tokens import Tokens
 from flows.capture.weights import LoadedModel
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 import flows.passes
 from flows.capture.checkpoints import Checkpoint, find_checkpoints
 from flows.capture.chosen import RowChoice
-from flows.capture.inputs import Draw, draw
+from flows.capture.drawing import Draw, draw
 from flows.cli import actlas
 from flows.corpora import Chunking, add_ids, add_texts
 from flows.ingestion import ingest_checkpoint

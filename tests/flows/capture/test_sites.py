@@ -30,7 +30,6 @@ ROW_SITES = {
 PROBABILITIES = "attention_probability"
 # Their attention does not go through the interface of transformers, or there is none.
 UNWATCHED = {"bloom", "falcon", "mamba", "mpt"}
-FUSED = {"bloom", "falcon", "mpt"}
 
 
 def values(loaded: LoadedModel, tokens: Tokens, *sites: str) -> dict[str, NDArray[np.float32]]:
@@ -44,10 +43,8 @@ def test_which_sites_each_family_has(tiny_model: Build, family: str) -> None:
         expected.add("final_norm")
     if family != "mamba":
         expected |= {"attention_output", "mlp_output"}
-    if family not in UNWATCHED:
-        expected |= {*ROW_SITES, PROBABILITIES}
-    if family not in UNWATCHED - FUSED:
-        expected |= {"query", "key", "value"}
+    if family != "mamba":
+        expected |= {*ROW_SITES, PROBABILITIES, "query", "key", "value"}
     if family not in {*UNWATCHED, "gpt2", "opt"} and (stack.causal or family == "modernbert"):
         expected |= {"query_rotary", "key_rotary"}
     assert set(available_sites(stack)) == expected
@@ -114,6 +111,7 @@ def test_fused_projections_are_taken_apart(tiny_model: Build, ragged_tokens: Tok
     np.testing.assert_allclose(got["key_rotary"][2], rotated[1][0].numpy(), **CLOSE)
 
 
+FALCON_SIZES = "hidden_size=32,num_attention_heads=4,vocab_size=96"
 FALCONS = (
     "multi_query=true",
     "multi_query=false,alibi=true",
@@ -130,7 +128,7 @@ FALCONS = (
     ],
 )
 def test_fused_projections_of_unwatched_attention(ragged_tokens: Tokens, source: str) -> None:
-    sizes = "hidden_size=32,num_attention_heads=4,vocab_size=96"
+    sizes = FALCON_SIZES
     if source.startswith("mpt"):
         sizes = "d_model=32,n_heads=4,vocab_size=96"
     loaded = load_model(find_checkpoints(f"random:{source}{sizes}")[0], device="cpu")
@@ -156,11 +154,21 @@ def test_fused_projections_of_unwatched_attention(ragged_tokens: Tokens, source:
         np.testing.assert_array_equal(own, expected)
 
 
-@pytest.mark.parametrize("family", ["gpt2", "albert", "llama"])
+@pytest.mark.parametrize("family", ["gpt2", "albert", "llama", "bloom", "falcon", "mpt"])
 def test_reductions_of_attention_rows(
     tiny_model: Build, family: str, ragged_tokens: Tokens
 ) -> None:
-    loaded = tiny_model(family, attention="eager")
+    require_model_s_own_reductions(tiny_model(family, attention="eager"), ragged_tokens)
+
+
+@pytest.mark.parametrize("more", FALCONS)
+def test_reductions_of_falcons_rows(more: str, ragged_tokens: Tokens) -> None:
+    source = f"random:falcon:num_hidden_layers=2,{more},{FALCON_SIZES}"
+    loaded = load_model(find_checkpoints(source)[0], device="cpu", attention="eager")
+    require_model_s_own_reductions(loaded, ragged_tokens.select([1, 3, 5]))
+
+
+def require_model_s_own_reductions(loaded: LoadedModel, ragged_tokens: Tokens) -> None:
     got = values(loaded, ragged_tokens, *sorted(ROW_SITES))
     for sequence in range(ragged_tokens.n_sequences):
         rows = ragged_tokens.sequence_rows(sequence)

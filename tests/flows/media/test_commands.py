@@ -124,6 +124,12 @@ def test_a_sound_longer_than_the_model_takes_is_cut_or_refused(
     soundfile.write(folder / "a.wav", noise, 16_000)
     run("corpus", "add", "long", "--audio", str(folder))
     source = media_model("whisper")
+    (planned,) = json.loads(run("ingest", source, "--corpus", "long", "--plan", "--json").stdout)[
+        "steps"
+    ]
+    assert (planned["sequences"], planned["truncated_sequences"]) == (1, 1)
+    told = run("ingest", source, "--corpus", "long", "--no-truncate", "--plan", code=1).stderr
+    assert "1 of 1 sequences of long are longer than the 50 frames" in told
     refused = run("ingest", source, "--corpus", "long", "--no-truncate", code=1)
     assert "1 of 1 sequences of long are longer than the 50 frames" in refused.stderr
     assert "long" not in {path.split("/")[0] for path in held_paths(run)}

@@ -12,7 +12,13 @@ import pytest
 import torch
 import zarr
 from click.testing import CliRunner, Result
-from transformers import WhisperConfig, WhisperFeatureExtractor, WhisperModel
+from transformers import (
+    GenerationConfig,
+    WhisperConfig,
+    WhisperFeatureExtractor,
+    WhisperForConditionalGeneration,
+    WhisperModel,
+)
 
 from flows.capture import find_checkpoints
 from flows.capture.configs import load_config
@@ -162,6 +168,62 @@ def test_what_generation_forces_goes_before_the_config_of_the_model(
     # Rows of another prompt are other rows: the identity tells them apart.
     assert (fingerprint(plain) == without) == (expected == PROMPT)
     assert prompt_of(load_config(find_checkpoints(f"random:{folder}")[0])) == expected
+
+
+NAMES = {
+    "lang_to_id": {"<|en|>": 7, "<|de|>": 8},
+    "task_to_id": {"transcribe": 9, "translate": 10},
+    "no_timestamps_token_id": 11,
+}
+
+
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        ({"language": "<|de|>", "task": "translate"}, (1, 8, 10, 11)),
+        # Those of a name go before those that are forced; the task is to transcribe unless named.
+        ({"language": "German", "forced_decoder_ids": [[1, 5]]}, (1, 8, 9, 11)),
+        ({"language": "de", "return_timestamps": True}, (1, 8, 9)),
+        # The language is to be detected, sound by sound: the model's own config says more.
+        ({"task": "translate"}, PROMPT),
+        ({"task": "translate", "lang_to_id": None}, (1, 10, 11)),
+        ({"forced_decoder_ids": [[1, 7], [2, 10]]}, (1, 7, 10, 11)),
+        ({}, PROMPT),
+    ],
+)
+def test_languages_and_tasks_are_shown_as_generation_shows_them(
+    source: str, tmp_path: Path, entries: dict[str, object], expected: tuple[int, ...]
+) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(source, folder)
+    (folder / "generation_config.json").write_text(json.dumps(NAMES | entries))
+    assert prompt_of(load_config(find_checkpoints(f"random:{folder}")[0])) == expected
+
+
+@pytest.mark.parametrize("language", ["de", "english", None])
+def test_a_language_gives_the_prompt_that_transformers_generates_from(
+    source: str, tmp_path: Path, language: str | None
+) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(source, folder)
+    entries = {"language": language, "task": "translate"} if language else {"task": "translate"}
+    written = {"decoder_start_token_id": 1, **NAMES, **entries}
+    written |= {} if language else {"lang_to_id": None}
+    (folder / "generation_config.json").write_text(
+        json.dumps({name: value for name, value in written.items() if value is not None})
+    )
+    model = WhisperForConditionalGeneration(WhisperConfig.from_pretrained(folder))
+    generation = GenerationConfig.from_pretrained(folder, return_timestamps=False)
+    own = model._retrieve_init_tokens(None, 1, generation, model.config, 0, {})
+    assert prompt_of(load_config(find_checkpoints(f"random:{folder}")[0])) == tuple(own[0].tolist())
+
+
+def test_a_language_without_an_id_is_refused(source: str, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(source, folder)
+    (folder / "generation_config.json").write_text(json.dumps(NAMES | {"language": "klingon"}))
+    with pytest.raises(CheckpointError, match=r"'<\|klingon\|>', and has no id .* <\|en\|>, <\|de"):
+        fingerprint(find_checkpoints(str(folder))[0])
 
 
 def test_what_generation_forces_has_to_be_pairs(source: str, tmp_path: Path) -> None:
