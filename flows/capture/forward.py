@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -12,10 +12,9 @@ from typing import Final
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from flows.capture.batches import windows
-from flows.capture.blocks import Blocks, RowBlock
+from flows.capture.blocks import Blocks, RowBlock, Staged
 from flows.capture.configs import longest_input
 from flows.capture.errors import InputError, NonFiniteActivationError
 from flows.capture.freed import give_back_freed
@@ -165,19 +164,21 @@ def _row_blocks(
         )
         for number, (part, own) in enumerate(pairs)
     ]
+    # Memory that is given back is had again at the price of its first touch.
+    most_rows = max(_rows_within(tokens, window) for window in found)
+    is_large = ends is not None and sum(map(_row_bytes, shapes)) * most_rows > _WINDOW_BYTES
     waiting: deque[Sequence[Target]] = deque()
     for number, window in enumerate(found):
         targets = slots[number % len(slots)]
         run_window(loaded, targets, window, budget, progress)
-        if ends is not None:
+        if is_large:
             # What the forward passes took makes room for what is handed over now.
             give_back_freed()
         waiting.append(targets)
         while len(waiting) == len(slots) or (waiting and window is found[-1]):
             for target, own_blocks in zip(waiting.popleft(), blocks, strict=True):
-                rows, values = _taken(target, allow_nonfinite=allow_nonfinite)
-                yield from own_blocks.add(rows, values)
-        if ends is not None:
+                yield from own_blocks.add(*_taken(target, allow_nonfinite=allow_nonfinite))
+        if is_large:
             give_back_freed()
 
 
@@ -189,7 +190,7 @@ def _target(
     return Target(part.loaded.stack, part.tokens, staging)
 
 
-def _taken(target: Target, *, allow_nonfinite: bool) -> tuple[NDArray[np.int64], dict[str, Tensor]]:
+def _taken(target: Target, *, allow_nonfinite: bool) -> tuple[NDArray[np.int64], Staged]:
     target.staging.wait()
     rows, values = target.staging.take()
     if not allow_nonfinite:
@@ -246,20 +247,18 @@ def _check_tokens(loaded: LoadedModel, tokens: Tokens) -> None:
         )
 
 
-def _check_finite(
-    values: Mapping[str, Tensor], positions: NDArray[np.int32], *, masked: bool
-) -> None:
+def _check_finite(values: Staged, positions: NDArray[np.int32], *, masked: bool) -> None:
     for name, staged in values.items():
         first = site_of(name).first_position
-        if masked:
-            # There is no loss of what was not masked; a loss that is no number is infinite here.
-            staged = staged.nan_to_num(nan=0.0, posinf=torch.inf)
-        defined = staged[:, torch.from_numpy(positions >= first)] if first else staged
-        # A sum is finite only if all its terms are; it is one pass without a temporary.
-        sums = defined.flatten(1).sum(dim=1)
-        for depth in torch.nonzero(~torch.isfinite(sums)).flatten().tolist():
-            rows = defined[depth].flatten(1) if defined.dim() > 2 else defined[depth, :, None]
-            finite = torch.isfinite(rows).all(dim=1)
-            if not bool(finite.all()):
-                layer = depth if len(defined) > 1 else None
-                raise NonFiniteActivationError(name, layer, int((~finite).sum()))
+        for depth, rows in enumerate(staged):
+            if masked:
+                # There is no loss of what was not masked; one that is no number is infinite here.
+                rows = rows.nan_to_num(nan=0.0, posinf=torch.inf)
+            defined = rows[torch.from_numpy(positions >= first)] if first else rows
+            # A sum is finite only if all its terms are; it is one pass without a temporary.
+            if bool(torch.isfinite(defined.sum())):
+                continue
+            finite = torch.isfinite(defined.flatten(1) if defined.dim() > 1 else defined[:, None])
+            count = int((~finite.all(dim=1)).sum())
+            if count:
+                raise NonFiniteActivationError(name, depth if len(staged) > 1 else None, count)

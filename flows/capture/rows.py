@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from flows.capture.batches import Batch
+from flows.capture.blocks import Staged
 from flows.capture.errors import StructureError
 from flows.capture.freed import passing
 from flows.capture.picking import Picked
@@ -35,10 +36,8 @@ class Staging:
     ) -> None:
         self._precision = precision
         self._shapes = shapes
-        self._values = {
-            shape.name: _empty((shape.depth, capacity, *shape.features), pinned=pinned)
-            for shape in shapes
-        }
+        self._capacity, self._pinned = capacity, pinned
+        self._values = self._places()
         self._rows = np.empty(capacity, dtype=np.int64)
         self._filled = 0
         self._picked = Picked(None)
@@ -62,7 +61,7 @@ class Staging:
         """Prepare for the forward pass of a batch, the first one or another try."""
         self._rows[self._filled : self._filled + len(batch.rows)] = batch.rows
         self._picked = Picked(batch)
-        self._seen = dict.fromkeys(self._values, 0)
+        self._seen = {shape.name: 0 for shape in self._shapes}
 
     def end(self, batch: Batch) -> None:
         """Close a batch, after a check that each site was given once at each depth.
@@ -94,10 +93,26 @@ class Staging:
         for event in self._copied:
             event.synchronize()
 
-    def take(self) -> tuple[NDArray[np.int64], dict[str, Tensor]]:
-        """Return the rows' numbers and values (depth, row, ...) so far, and start anew."""
+    def take(self) -> tuple[NDArray[np.int64], Staged]:
+        """Return the rows' numbers and values so far, and start anew.
+
+        Memory that is not pinned belongs to the caller from then on.
+        """
         filled, self._filled = self._filled, 0
-        return self._rows[:filled], {name: v[:, :filled] for name, v in self._values.items()}
+        values = {name: [one[:filled] for one in own] for name, own in self._values.items()}
+        if not self._pinned:
+            self._values = self._places()
+        return self._rows[:filled], values
+
+    def _places(self) -> Staged:
+        """Return room for every depth; what is not pinned takes memory as it is filled."""
+        return {
+            shape.name: [
+                _empty((self._capacity, *shape.features), pinned=self._pinned)
+                for _ in range(shape.depth)
+            ]
+            for shape in self._shapes
+        }
 
     def _sink(self, shape: SiteShape, on_taken: Callable[[], None]) -> Sink:
         name, target = shape.name, self._values[shape.name]
@@ -106,7 +121,7 @@ class Staging:
             self._seen[name] += 1
             place = shape.place(depth)
             if place is not None:
-                goal = target[place, self._filled : self._filled + self._picked.n_rows]
+                goal = target[place][self._filled : self._filled + self._picked.n_rows]
                 features = shape.features
                 if shape.by_key:
                     # The sequences of a batch have fewer keys than the longest of all.

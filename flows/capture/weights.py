@@ -11,6 +11,8 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
+from flows.capture.agreement import require_agreement
+from flows.capture.attention import EAGER
 from flows.capture.checkpoints import Checkpoint
 from flows.capture.configs import load_config
 from flows.capture.devices import AUTO, SPLIT, chosen_device
@@ -101,7 +103,8 @@ def load_model(
 
     Raises:
         CheckpointError: If the weights are missing, damaged, incomplete or need foreign code.
-        StructureError: If the parts of the model cannot be found.
+        StructureError: If the parts of the model cannot be found, or its eager attention, where
+            that is asked for, is another than its default one.
         UnknownDeviceError: If the device is not there.
     """
     if device == SPLIT and checkpoint.random is not None:
@@ -119,6 +122,8 @@ def load_model(
     )
     if checkpoint.random is not None and checkpoint.random.block is not None:
         set_up_block(model, stacks, checkpoint.random.block, checkpoint.random.seed)
+    if attention == EAGER:
+        require_agreement(model, stacks)
     return LoadedModel(
         model=model,
         stacks=stacks,

@@ -50,7 +50,8 @@ def test_every_row_comes_once_and_in_its_place(
     for size in sizes:
         rows = rng.permutation(np.arange(stop, stop + size))
         stop += size
-        for block in blocks.add(rows, {shape.name: rows_of(shape, rows) for shape in SHAPES}):
+        staged = {shape.name: list(rows_of(shape, rows)) for shape in SHAPES}
+        for block in blocks.add(rows, staged):
             assert block.part == 1
             assert block.token_start % block_rows == 0
             assert block.token_stop == min(block.token_start + block_rows, n_rows) <= stop

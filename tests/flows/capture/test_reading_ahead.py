@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 import flows.sweep
 from flows.capture import find_checkpoints
@@ -48,13 +49,15 @@ def forget(file: Path) -> None:
 def test_weights_are_in_memory_before_their_turn(
     saved_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (checkpoint,) = find_checkpoints(str(saved_model))
     weights = saved_model / "model.safetensors"
+    save_file({"large": np.ones(1 << 23, np.float32)}, weights)
+    (checkpoint,) = find_checkpoints(str(saved_model))
     forget(weights)
-    dropped = resident(weights)
     monkeypatch.setattr("flows.capture.reading_ahead.available_memory", lambda: 0)
+    before = resident(weights)
     assert not read_ahead(checkpoint)
-    assert resident(weights) <= dropped
+    # Its header is looked at, and the system reads a little further than that.
+    assert resident(weights) <= before + 0.5
     monkeypatch.undo()
     assert read_ahead(checkpoint)
     assert resident(weights) == 1

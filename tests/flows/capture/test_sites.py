@@ -8,9 +8,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from transformers.models.gpt_neox.modeling_gpt_neox import apply_rotary_pos_emb
+from transformers.models.llama import modeling_llama
 
 from flows.capture import Tokens, find_checkpoints
-from flows.capture.errors import UnknownSiteError
+from flows.capture.errors import StructureError, UnknownSiteError
 from flows.capture.forward import capture, capture_whole
 from flows.capture.parts import Part
 from flows.capture.sites import available_sites, site_shapes
@@ -161,11 +162,39 @@ def test_reductions_of_attention_rows(
     require_model_s_own_reductions(tiny_model(family, attention="eager"), ragged_tokens)
 
 
-@pytest.mark.parametrize("more", FALCONS)
+@pytest.mark.parametrize("more", [more for more in FALCONS if "alibi" not in more])
 def test_reductions_of_falcons_rows(more: str, ragged_tokens: Tokens) -> None:
     source = f"random:falcon:num_hidden_layers=2,{more},{FALCON_SIZES}"
     loaded = load_model(find_checkpoints(source)[0], device="cpu", attention="eager")
     require_model_s_own_reductions(loaded, ragged_tokens.select([1, 3, 5]))
+
+
+def test_eager_attention_that_is_another_is_refused() -> None:
+    # In transformers 5.24 that of Falcon adds the bias of positions twice.
+    source = "random:falcon:num_hidden_layers=2,multi_query=false,alibi=true,initializer_range=0.3,"
+    (checkpoint,) = find_checkpoints(source + FALCON_SIZES)
+    assert load_model(checkpoint, device="cpu").attention == "sdpa"
+    with pytest.raises(StructureError, match=r"FalconModel gives other .* sites of attention rows"):
+        load_model(checkpoint, device="cpu", attention="eager")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_few_bits_do_not_hide_that_eager_attention_is_another(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = modeling_llama.eager_attention_forward
+
+    def scaled(*arguments: object, **more: object) -> tuple[Tensor, Tensor]:
+        output, probabilities = own(*arguments, **more)
+        return 1.2 * output, probabilities
+
+    source = "random:llama:num_hidden_layers=2,intermediate_size=48,initializer_range=0.3,"
+    (checkpoint,) = find_checkpoints(source + FALCON_SIZES)
+    loaded = load_model(checkpoint, device="cpu", dtype=dtype, attention="eager")
+    assert loaded.attention == "eager"
+    monkeypatch.setattr(modeling_llama, "eager_attention_forward", scaled)
+    with pytest.raises(StructureError, match="LlamaModel gives other hidden states"):
+        load_model(checkpoint, device="cpu", dtype=dtype, attention="eager")
 
 
 def require_model_s_own_reductions(loaded: LoadedModel, ragged_tokens: Tokens) -> None:
