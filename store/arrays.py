@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import zarr
 from zarr.abc.codec import BytesBytesCodec
 from zarr.abc.store import Store
+from zarr.buffer import default_buffer_prototype
+from zarr.core.common import ZARR_JSON
 from zarr.core.metadata import ArrayV3Metadata
 from zarr.core.sync import sync
+from zarr.storage import MemoryStore
 
 from .codec import DEFAULT_CODEC, Codec
 from .identity import JSON
@@ -37,6 +42,38 @@ from .schema import (
     site_variable,
     sites_among,
 )
+
+_SET_AT_ONCE: Final = 16
+
+
+@contextmanager
+def laid_aside(group: zarr.Group) -> Iterator[zarr.Group]:
+    """Give the same group in memory, and put what was created in it into the store at the end.
+
+    For each array that it creates, Zarr asks a store several times what is there, one question
+    after the other. Nothing is put into the store if the context is left by an exception.
+
+    Args:
+        group: A group; what is created in it must not be there.
+    """
+    memory = MemoryStore()
+    yield zarr.open_group(memory, path=group.path, mode="w-", attributes=group.attrs.asdict())
+    sync(_brought(memory, group))
+
+
+async def _brought(memory: MemoryStore, group: zarr.Group) -> None:
+    prototype = default_buffer_prototype()
+    setting = asyncio.Semaphore(_SET_AT_ONCE)
+
+    async def bring(key: str) -> None:
+        async with setting:
+            value = await memory.get(key, prototype)
+            assert value is not None
+            await group.store.set(key, value)
+
+    own = f"{group.path}/{ZARR_JSON}"
+    keys = [key async for key in memory.list_prefix(f"{group.path}/") if key != own]
+    await asyncio.gather(*map(bring, keys))
 
 
 def create_table(
@@ -76,18 +113,22 @@ def add_step_coordinates(group: zarr.Group) -> None:
 
 
 def create_site(
-    group: zarr.Group, variable: Variable, sizes: Mapping[str, int], codec: Codec = DEFAULT_CODEC
+    group: zarr.Group,
+    variable: Variable,
+    sizes: Mapping[str, int],
+    capacity: int,
+    codec: Codec = DEFAULT_CODEC,
 ) -> None:
-    """Create the array of a site and the array of its checksums, as long as the step axis is.
+    """Create the array of a site and the array of its checksums.
 
     Args:
         group: A model's group.
         variable: The site.
         sizes: Size of every dimension of the site except ``step``.
+        capacity: Number of slots of the group.
         codec: What its chunks are compressed with.
     """
     rows = group.attrs["chunk_rows"]
-    capacity = step_capacity(group)
     assert isinstance(rows, int)
     every = {STEP: capacity, **sizes}
     shape = tuple(every[name] for name in variable.dims)

@@ -11,7 +11,14 @@ import numpy as np
 import numpy.typing as npt
 import zarr
 
-from .arrays import create_site, create_step_coordinates, create_table, member
+from .arrays import (
+    create_site,
+    create_step_coordinates,
+    create_table,
+    laid_aside,
+    member,
+    step_capacity,
+)
 from .codec import DEFAULT_CODEC, Codec
 from .corpora import attributes_without, refuse_other
 from .depths import relative_depth
@@ -155,18 +162,25 @@ def create_model(
                 new.append("more layers")
         else:
             group = _new_model(root, path, tokens, facts | {"step_capacity": step_capacity})
-        depths = {dim: len(labels) for dim, labels in axis_labels(group.attrs.asdict()).items()}
-        for spec in arrays:
-            if spec.variable.name not in group:
-                new.append(spec.variable.name)
-                own = {dim: depths.get(dim, size) for dim, size in spec.sizes.items()}
-                create_site(group, spec.variable, own, codec)
-                if spec.attributes:
-                    member(group, spec.variable.name).update_attributes(dict(spec.attributes))
+        lacking = [spec for spec in arrays if spec.variable.name not in group]
+        new += [spec.variable.name for spec in lacking]
+        if lacking:
+            _create_sites(group, lacking, codec)
         what = "add model" if stored is None else "make room in"
         return f"{what} {path}: {', '.join(new)}"
 
     repository.update(str, change)
+
+
+def _create_sites(group: zarr.Group, specs: Sequence[ArraySpec], codec: Codec) -> None:
+    depths = {dim: len(labels) for dim, labels in axis_labels(group.attrs.asdict()).items()}
+    capacity = step_capacity(group)
+    with laid_aside(group) as aside:
+        for spec in specs:
+            own = {dim: depths.get(dim, size) for dim, size in spec.sizes.items()}
+            create_site(aside, spec.variable, own, capacity, codec)
+            if spec.attributes:
+                member(aside, spec.variable.name).update_attributes(dict(spec.attributes))
 
 
 def _new_model(
@@ -177,15 +191,16 @@ def _new_model(
 ) -> zarr.Group:
     attributes = {**facts, TOKEN_DIGESTS: token_digests(tokens)}
     group = root.create_group(path, attributes=attributes)
-    for name, variable in {**TOKEN_COORDINATES, **PLACE_COORDINATES}.items():
-        if name in tokens:
-            create_table(group, variable, tokens[name])
     layers = np.array(axis_layers(facts))
     relative = relative_depth(facts, layers)
     depths = {"layer": layers, "block": layers[layers > 0], "relative_depth": relative}
-    for name, values in depths.items():
-        create_table(group, DEPTH_COORDINATES[name], values)
-    create_step_coordinates(group, _size(facts, "step_capacity"))
+    with laid_aside(group) as aside:
+        for name, variable in {**TOKEN_COORDINATES, **PLACE_COORDINATES}.items():
+            if name in tokens:
+                create_table(aside, variable, tokens[name])
+        for name, values in depths.items():
+            create_table(aside, DEPTH_COORDINATES[name], values)
+        create_step_coordinates(aside, _size(facts, "step_capacity"))
     return group
 
 
