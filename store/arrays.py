@@ -73,7 +73,10 @@ async def _brought(memory: MemoryStore, group: zarr.Group) -> None:
 
     own = f"{group.path}/{ZARR_JSON}"
     keys = [key async for key in memory.list_prefix(f"{group.path}/") if key != own]
-    await asyncio.gather(*map(bring, keys))
+    # An array has to be there before its chunks.
+    arrays = {key for key in keys if key.endswith(ZARR_JSON)}
+    await asyncio.gather(*map(bring, arrays))
+    await asyncio.gather(*(bring(key) for key in keys if key not in arrays))
 
 
 def create_table(

@@ -142,9 +142,13 @@ def check_batching(
 
 
 def _differs(loaded: LoadedModel, site: str, sequence: int, found: float, limit: float) -> str:
+    cause, remedy = "may not honour the attention mask", "--batch-tokens 1"
+    if loaded.source_dtype != "float32":
+        # Which way a product is rounded may depend on the rows that are multiplied together.
+        cause += f", or make much of roundings, of which {loaded.source_dtype} has large ones"
+        remedy += ", or --dtype float32"
     return (
         f"{site} of sequence {sequence} differs by {found:.1e} of the row's norm between a batch "
         f"and the sequence alone: expected at most {limit:.0e} in {loaded.source_dtype}; "
-        f"{loaded.model_type} may not honour the attention mask. Run each sequence alone with "
-        "--batch-tokens 1" + ("" if loaded.source_dtype == "float32" else ", or --dtype float32")
+        f"{loaded.model_type} {cause}. Run each sequence alone with {remedy}"
     )
