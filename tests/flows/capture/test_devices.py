@@ -32,16 +32,15 @@ Build = Callable[..., LoadedModel]
 GPU = torch.device("cuda:0")
 
 
-@pytest.fixture
-def three_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+def pretend_three_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
     names = SimpleNamespace(name="none", total_memory=0)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _number: names)
 
 
-@pytest.mark.usefixtures("three_gpus")
-def test_processes_take_gpus_in_turn() -> None:
+def test_processes_take_gpus_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_three_gpus(monkeypatch)
     assert [nth_device("auto", number) for number in range(4)] == [
         "cuda:0",
         "cuda:1",
@@ -62,11 +61,11 @@ def test_without_a_gpu_every_process_has_the_processor(monkeypatch: pytest.Monke
     assert chosen_device("auto").type == "cpu"
 
 
-@pytest.mark.usefixtures("three_gpus")
 def test_each_worker_of_a_sweep_runs_on_its_own_gpu(
     saved_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (one,) = find_checkpoints(str(saved_model))
+    pretend_three_gpus(monkeypatch)
     sweep = Sweep("unused", [one, replace(one, step=1)], "ids", CaptureOptions(), workers=2)
     used: list[str] = []
 
@@ -178,9 +177,9 @@ def test_buffers_are_reused_only_once_their_copies_are_done(
         flows.capture.rows, "_empty", lambda shape, *, pinned: ordinary(shape, pinned_=pinned)
     )
     got = rows()
-    # Two windows take turns, each with a pinned buffer for each site: those of one are copied
-    # while the next is computed.
-    assert pinned == [True] * 4
+    # Two windows take turns, each with pinned buffers for four layers and the final norm, which
+    # it has again and again: those of one are copied while the next is computed.
+    assert pinned == [True] * 2 * 5
     assert stream.most_events == 2
     assert not stream.begun
     assert stream.events == 0
