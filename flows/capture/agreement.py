@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 from flows.capture.attention import EAGER
 from flows.capture.errors import StructureError
 from flows.capture.probe import hidden_states
+from flows.capture.quiet import quiet
 from flows.capture.running import evaluating
 from flows.capture.stack import Stack
 
@@ -70,7 +71,8 @@ def _change(model: PreTrainedModel, attention: str) -> None:
     if model.config.model_type in _LOOK_AT_CONFIG:
         model.config._attn_implementation = attention
     else:
-        model.set_attn_implementation(attention)
+        with quiet():
+            model.set_attn_implementation(attention)
 
 
 def _outputs(model: PreTrainedModel, stacks: Sequence[Stack]) -> list[Tensor]:
