@@ -42,7 +42,8 @@ def held_rows(job: Job) -> int:
 
 def cut_sequences(job: Job) -> int:
     """Return how many sequences were cut when the first stack of a model was stored."""
-    cut = next((job.repository.read()[path].attrs["truncated_sequences"] for path in _held(job)), 0)
+    root = job.repository.read()
+    cut = next((root[path].attrs.get("truncated_sequences") for path in _held(job)), 0)
     return cut if isinstance(cut, int) else 0
 
 
