@@ -13,6 +13,7 @@ import torch
 import transformers.modeling_utils
 from torch import Tensor
 
+import flows.capture.forward
 import flows.capture.rows
 import flows.capture.window
 import flows.sweep
@@ -153,6 +154,7 @@ def test_buffers_are_reused_only_once_their_copies_are_done(
     tiny_model: Build, ragged_tokens: Tokens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded = tiny_model("gpt2")
+    monkeypatch.setattr(flows.capture.forward, "_WINDOW_BATCHES", 1)
     part = Part(loaded, ragged_tokens, ["residual", "final_norm"], 16, piece_bytes=1 << 12)
 
     def rows() -> list[RowBlock]:
