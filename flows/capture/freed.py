@@ -37,11 +37,12 @@ def passing(shape: tuple[int, ...], *, filled: bool = True) -> NDArray[np.float3
     """
     count = math.prod(shape)
     size = max(1, 4 * count)
-    if filled and size >= _LARGE_PAGE:
-        # Only what is as long as some large pages is laid where they begin.
-        size = -(-size // _LARGE_PAGE) * _LARGE_PAGE
-    # Shared memory, which Python asks for by itself, has no large pages.
-    held = mmap.mmap(-1, size, flags=_PRIVATE)
-    if filled and _ADVICE is not None:
-        held.madvise(_ADVICE)
+    whole = size // _LARGE_PAGE * _LARGE_PAGE if filled and _ADVICE is not None else 0
+    # Only what is as long as some large pages is laid where they begin, and shared memory, which
+    # Python asks for by itself, has none.
+    rest = _LARGE_PAGE if whole and size > whole else size - whole
+    held = mmap.mmap(-1, whole + rest, flags=_PRIVATE)
+    if whole and _ADVICE is not None:
+        # What is left over stays in small pages: much of one more would never be touched.
+        held.madvise(_ADVICE, 0, whole)
     return np.frombuffer(held, dtype=np.float32, count=count).reshape(shape)
