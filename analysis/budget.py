@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from analysis.errors import InputError
-from analysis.evaluate import Plan, request_of
+from analysis.evaluate import Plan, asks_first_alone, request_of
 from analysis.groups import group_count
 from analysis.layer import needed_keys
 from analysis.magnitudes import drawn_per_row
@@ -17,6 +17,10 @@ from analysis.rows import BLOCK_ROWS
 
 IDLE_BYTES: Final = 256 << 20
 """What a worker takes that does nothing yet: Python, NumPy, compiled code, the store's metadata."""
+
+HELD_BYTES: Final = 64 << 20
+"""Size up to which a layer is held to find its first component alone; of a larger one products are
+taken, which need one pass."""
 
 _BLOCKS_READ: Final = 4
 _MATRICES_FINISHING: Final = 3
@@ -53,6 +57,8 @@ def needed_bytes(plan: Plan, *, dim: int, n: int) -> int:
         if plan.errors:
             each = keys * matrix // 4
             held += each * group_count(dim, keys, request_of(plan).scatter_bytes)
+    if asks_first_alone(plan):
+        held += min(4 * n * dim, HELD_BYTES)
     reach = max((metric.k for metric in plan.metrics if metric.needs == "neighbors"), default=0)
     drawn = min(plan.sample, n) if reach else 0
     searching = drawn * (3 * 4 * dim + CANDIDATE_BYTES * (reach + SPARE_CANDIDATES))

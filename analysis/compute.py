@@ -12,6 +12,8 @@ import xarray as xr
 from analysis.choose import MetricLike, make_plan
 from analysis.engines import THREADS, check_scheduler, run_tasks
 from analysis.evaluate import SAMPLE_ROWS
+from analysis.head_pairs import HeadPairResult, HeadPairTask
+from analysis.head_work import HeadWork, divide_metrics, find_head_work
 from analysis.stretches import Outcome, StretchCollector, StretchResult, Task, divide, run_task
 from analysis.tasks import SlabResult, SlabTask, batch_tasks, check_tasks, slab_bytes
 from analysis.work import RESIDUAL, definitions_of, find_work, labelled_results
@@ -86,8 +88,13 @@ def measure(
         steps: Steps, None for all complete ones.
         layers: Layers or blocks, None for all.
         sites: Sites. The variables of any but ``residual`` have its name before theirs. Of a site
-            with one number a token, such as ``attention_entropy``, ``mean`` and ``deviation`` are
-            measured instead, and of ``attention_first_key`` the ``attention_sink_rate``, too.
+            with one number a token, such as ``attention_entropy``, ``mean``, ``deviation`` and
+            ``mean_by_position`` are measured instead; of ``attention_first_key`` the
+            ``attention_sink_rate``, too, and of ``attention_received`` the
+            ``attention_sink_rate_by_key``. Where both ``query`` and ``key`` are among them, they
+            are compared with each other, too: ``cosine_mean_query_key`` and
+            ``average_cosine_query_key``; with ``_rotary`` after it of ``query_rotary`` and
+            ``key_rotary``.
         scheduler: ``threads``, ``local[:N]`` or the address of a Dask scheduler.
         seed: Seed of the sample of rows that neighbours are sought in.
         sample: Number of those rows.
@@ -109,8 +116,9 @@ def measure(
     check_scheduler(scheduler)
     opened = Repository.open(repository) if isinstance(repository, str) else repository
     snapshot = opened.snapshot_id()
+    single, paired = divide_metrics(metrics, sites)
     wanted = make_plan(
-        metrics,
+        single,
         populations,
         labelled=True,
         seed=seed,
@@ -120,20 +128,27 @@ def measure(
     )
     work = {
         site: find_work(opened, path, snapshot, wanted, site=site, steps=steps, layers=layers)
-        for site in sites
+        for site in (sites if wanted.metrics else ())
     }
+    heads = find_head_work(
+        opened, path, snapshot, wanted, paired, sites=sites, steps=steps, layers=layers
+    )
     tasks = [task for found in work.values() for task in found.tasks]
     check_tasks(tasks)
-    if tasks and not plan:
-        definitions = [one for site in sites for one in definitions_of(work[site].plan, site)]
-        committer = _Committer(opened, path, snapshot, definitions, len(tasks), progress)
-        committer.run(tasks, scheduler, memory)
+    if (tasks or heads.tasks) and not plan:
+        definitions = [one for site in work for one in definitions_of(work[site].plan, site)]
+        definitions += heads.definitions
+        total = len(tasks) + len(heads.tasks)
+        committer = _Committer(opened, path, snapshot, definitions, total, progress)
+        committer.run(tasks, heads, scheduler, memory)
+    read = [task.slab for task in tasks]
+    read += [slab for task in heads.tasks for slab in (task.queries, task.keys)]
     return MeasureReport(
         path,
-        computed=sum(found.missing for found in work.values()),
-        up_to_date=sum(found.current for found in work.values()),
-        slabs=len(tasks),
-        bytes_read=sum(slab_bytes(task.slab) for task in tasks),
+        computed=sum(found.missing for found in work.values()) + heads.missing,
+        up_to_date=sum(found.current for found in work.values()) + heads.current,
+        slabs=len(read),
+        bytes_read=sum(map(slab_bytes, read)),
         snapshot=snapshot,
         seconds=time.monotonic() - started,
         left_out=tuple(sorted({name for found in work.values() for name in found.left_out})),
@@ -160,14 +175,16 @@ class _Committer:
         self._progress = progress
         self._boxes: list[xr.Dataset] = []
         self._stretches = StretchCollector()
-        self._told: set[Slab] = set()
+        self._told: set[Slab | HeadPairTask] = set()
         self._committed = time.monotonic()
 
-    def run(self, tasks: Sequence[SlabTask], scheduler: str, memory: int | None) -> None:
+    def run(
+        self, tasks: Sequence[SlabTask], heads: HeadWork, scheduler: str, memory: int | None
+    ) -> None:
         """Run tasks; whatever stops them, commit what was done."""
         try:
             whole, stretches = divide(tasks)
-            pending: list[Task] = [*batch_tasks(whole, BATCH_BYTES), *stretches]
+            pending: list[Task] = [*batch_tasks(whole, BATCH_BYTES), *stretches, *heads.tasks]
             while pending:
                 run_tasks(run_task, pending, self._receive, scheduler, memory=memory)
                 pending = [*self._stretches.again]
@@ -176,20 +193,28 @@ class _Committer:
             self._commit()
 
     def _receive(self, outcome: Outcome) -> None:
-        if isinstance(outcome, StretchResult):
-            finished = self._stretches.add(outcome)
-            results: Sequence[SlabResult] = [] if finished is None else [finished]
+        done: list[Slab | HeadPairTask] = []
+        if isinstance(outcome, HeadPairResult):
+            self._boxes.append(outcome.box)
+            done.append(outcome.task)
         else:
-            results = outcome
-        for result in results:
-            self._boxes += labelled_results(result)
+            results = self._whole(outcome)
+            self._boxes += [box for result in results for box in labelled_results(result)]
+            done += [result.task.slab for result in results]
         if time.monotonic() - self._committed > COMMIT_SECONDS:
             self._commit()
-        for result in results:
+        for one in done:
             # Neighbours of a divided layer are a result of their own.
-            if self._progress is not None and result.task.slab not in self._told:
-                self._told.add(result.task.slab)
+            if self._progress is not None and one not in self._told:
+                self._told.add(one)
                 self._progress(1, self._total)
+
+    def _whole(self, outcome: Sequence[SlabResult] | StretchResult) -> Sequence[SlabResult]:
+        """Return the results of whole slabs that an outcome brings."""
+        if not isinstance(outcome, StretchResult):
+            return outcome
+        finished = self._stretches.add(outcome)
+        return [] if finished is None else [finished]
 
     def _commit(self) -> None:
         if self._boxes:

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from analysis.first_component import FirstComponent
 from analysis.jackknife import leave_out_groups, standard_error
 from analysis.layer import LayerStatistics
 from analysis.metrics.metric import STDERR, Metric
@@ -20,7 +21,7 @@ from analysis.populations import CONTENT, FIRST, SPECIAL, UNCHOSEN, Population, 
 from analysis.request import Request
 from analysis.rows import RowSource
 from analysis.statistics import Statistics
-from analysis.streams import STREAMED, measure_streams
+from analysis.streams import STREAMED, first_of, measure_streams
 
 Floats = npt.NDArray[np.float64]
 
@@ -80,7 +81,8 @@ def measure_layer(source: RowSource, table: TokenTable, plan: Plan) -> Results:
     """
     choices = _choices(table, plan)
     passed = [choice for choice in choices if _needs_pass(choice[1])]
-    found = pass_over_all(source, [(rows, request_of(part)) for rows, part in passed])
+    wanted = [(rows, request_of(part, held=source.held)) for rows, part in passed]
+    found = pass_over_all(source, wanted)
     layers = dict(zip((part for _, part in passed), found, strict=True))
     del found
     results: Results = {}
@@ -132,15 +134,27 @@ def moment_metrics(plan: Plan) -> tuple[Metric, ...]:
     return tuple(metric for metric in plan.metrics if metric.needs != "neighbors")
 
 
-def request_of(plan: Plan) -> Request:
-    """Return what a pass has to collect for a plan."""
+def asks_first_alone(plan: Plan) -> bool:
+    """Return whether the first component is asked for, and nothing that needs all of them."""
+    metrics = [one for one in moment_metrics(plan) if one.needs in ("spectrum", "partition")]
+    return bool(metrics) and all(metric.first_only for metric in metrics)
+
+
+def request_of(plan: Plan, *, held: bool = False) -> Request:
+    """Return what a pass has to collect for a plan.
+
+    Args:
+        plan: What is measured.
+        held: Whether the rows are in memory: the first component alone needs no products then.
+    """
     metrics = moment_metrics(plan)
-    scatter = any(metric.needs in ("spectrum", "partition") for metric in metrics)
-    central = any(metric.needs in ("moments", "frequency") for metric in metrics)
+    spectral = any(metric.needs in ("spectrum", "partition") for metric in metrics)
+    scatter = spectral and not (held and asks_first_alone(plan))
+    central = spectral or any(metric.needs in ("moments", "frequency") for metric in metrics)
     return Request(
         plan.populations if metrics else plan.neighbor_populations,
         scatter=scatter,
-        central=scatter or central,
+        central=central,
         shapes=any(metric.needs == "sequences" for metric in metrics),
         errors=scatter and plan.errors,
         grouped=plan.errors,
@@ -170,13 +184,20 @@ def finish_moments(
         if rows in known:
             _put(results, population, known[rows] | _counts(layer, table, population))
             continue
-        total = Statistics(layer.total(population))
+        moments = layer.total(population)
+        total, first = Statistics(moments), None
         if layer.scatter and total.blurred:
             precise = pass_over(source, table, replace(request_of(plan), precise=True))
             return finish_moments(source, precise, table, plan)
+        if not layer.scatter and asks_first_alone(plan) and not total.constant:
+            first = first_of(source, layer, population, moments.central)
+            if first is None:
+                whole = pass_over(source, table, request_of(plan))
+                return finish_moments(source, whole, table, plan)
+            total = Statistics(moments, first=first.value)
         once = [metric for metric in metrics if metric.needs not in STREAMED]
         again = [metric for metric in metrics if metric.needs in STREAMED]
-        known[rows] = _moment_values(layer, total, population, once, plan)
+        known[rows] = _moment_values(layer, total, population, once, plan, first)
         known[rows] |= measure_streams(source, layer, table, population, again, errors=plan.errors)
         _put(results, population, known[rows] | _counts(layer, table, population))
     return results
@@ -188,10 +209,11 @@ def _moment_values(
     population: Population,
     metrics: Sequence[Metric],
     plan: Plan,
+    first: FirstComponent | None,
 ) -> dict[str, Floats]:
     values = {metric.name: _value(metric, total) for metric in metrics}
     if plan.errors:
-        left = leave_out_groups(layer, population, total)
+        left = leave_out_groups(layer, population, total, first)
         sizes = [size for size, _ in left]
         for metric in metrics:
             without = [_value(metric, statistics) for _, statistics in left]

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from analysis.moment_kernels import pack_triangle, unpack_triangle
+from analysis.matrix_kernels import pack_triangle, unpack_triangle
 from analysis.populations import TokenTable
 
 Floats = npt.NDArray[np.float64]

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from analysis.inputs import ArrayRows
-from analysis.rows import Indices, Rows, RowSource
+from analysis.rows import BLOCK_ROWS, Indices, Rows, RowSource
 from store.schema import DIM, HEAD, HEAD_DIM, KEY_VALUE_HEAD, TOKEN, unit_dimension
 from store.slab import Slab
 
@@ -48,6 +48,11 @@ class SlabRows:
         self._first = first
         self._stop = slab.n_tokens if stop is None else stop
 
+    @property
+    def held(self) -> bool:
+        """False: they are read anew each time."""
+        return False
+
     def blocks(self, *, rows: int) -> Iterator[tuple[int, Rows]]:
         """Yield (first token, rows (token, dim)) in token order, about ``rows`` at a time."""
         yield from self._slab.stretch(self._first, self._stop, rows=rows, reuse=True)
@@ -57,14 +62,18 @@ class SlabRows:
         return self._slab.rows(indices)
 
 
-def row_sources(slab: Slab) -> list[RowSource]:
+def row_sources(slab: Slab, *, hold: bool = False) -> list[RowSource]:
     """Return the rows of each head of a slab, of the slab itself without heads.
 
     A number a token is a row of width 1.
+
+    Args:
+        slab: The slab.
+        hold: Whether its rows are read into memory, for what reads them several times.
     """
     dimension = head_dimension(slab)
     if dimension is None:
-        return [SlabRows(slab)]
+        return [_held(slab) if hold else SlabRows(slab)]
     count = slab.shape[slab.dims.index(dimension)]
     if 4 * int(np.prod(slab.shape)) > HELD_BYTES and has_rows(slab):
         return [SlabRows(replace(slab, head=head)) for head in range(count)]
@@ -74,3 +83,11 @@ def row_sources(slab: Slab) -> list[RowSource]:
     if has_values(slab):
         values = values[..., np.newaxis]
     return [ArrayRows(xr.Variable((TOKEN, HEAD_DIM), rows)) for rows in values]
+
+
+def _held(slab: Slab) -> RowSource:
+    """Read all rows of a slab without heads."""
+    values = np.empty(slab.shape, np.float32)
+    for start, block in SlabRows(slab).blocks(rows=BLOCK_ROWS):
+        values[start : start + len(block)] = block
+    return ArrayRows(xr.Variable((TOKEN, DIM), values))

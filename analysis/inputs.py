@@ -37,6 +37,11 @@ class ArrayRows:
         self._array = array
         self._order = order
 
+    @property
+    def held(self) -> bool:
+        """Whether the rows are in memory, so that it costs nothing to read them again."""
+        return self._array.chunks is None and self._order is None
+
     def blocks(self, *, rows: int) -> Iterator[tuple[int, Rows]]:
         """Yield (first token, rows (token, dim)) in the chosen order."""
         if self._order is not None:

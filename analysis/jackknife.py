@@ -6,7 +6,7 @@ h_g = n/m_g, pseudo-values θ̃_g = h_g θ − (h_g − 1) θ_(−g), and θ_J =
 the variance is (1/G) Σ (θ̃_g − θ_J)²/(h_g − 1). For equal groups it is the common one.
 
 Everything but the spectrum is recomputed exactly without each group. What happens to the spectrum
-is in ``compression``.
+is in ``compression``, to the first component alone in ``first_component``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.compression import CompressedSpectrum, Subspace
+from analysis.first_component import FirstComponent
 from analysis.layer import LayerStatistics
 from analysis.moments import Moments, merged
 from analysis.populations import Population
@@ -27,7 +28,10 @@ Floats = npt.NDArray[np.float64]
 
 
 def leave_out_groups(
-    layer: LayerStatistics, population: Population, total: Statistics
+    layer: LayerStatistics,
+    population: Population,
+    total: Statistics,
+    first: FirstComponent | None = None,
 ) -> list[tuple[int, Statistics]]:
     """Return the statistics of a population without each of its groups.
 
@@ -36,6 +40,7 @@ def leave_out_groups(
         population: The population.
         total: Its statistics over all groups; only the spectra that were read from it are
             prepared.
+        first: Its first component, where nothing else of the spectrum is known.
 
     Returns:
         For each group that has rows, its number of rows and the statistics of all others;
@@ -51,7 +56,8 @@ def leave_out_groups(
         others = (groups[other] for other in filled if other != index)
         rest = merged(others, layer.dim, scatter=False)
         centred, uncentred = spectra.without(index, groups[index], rest)
-        statistics = Statistics(rest, spectrum=centred, uncentred=uncentred)
+        largest = None if first is None else float(first.left[index])
+        statistics = Statistics(rest, spectrum=centred, uncentred=uncentred, first=largest)
         left.append((groups[index].central.n, statistics))
     return left
 

@@ -32,7 +32,8 @@ BLOCK: Final = 8
 PILOT_ROWS: Final = 1024
 
 _PILOT_ITERATIONS: Final = 6
-_TILE_ROWS: Final = 512
+_TILE_BYTES: Final = 400_000
+"""Rows multiplied by directions and back at a time: what stays in a core's own cache meanwhile."""
 
 Blocks = Callable[[], Iterator[Rows]]
 
@@ -64,24 +65,24 @@ def leading_share(blocks: Blocks, pilot: Rows, *, tolerance: float = TOLERANCE) 
         return LeadingShare(np.nan, np.nan, 0)
     shift = pilot.mean(axis=0, dtype=np.float64)
     scatter = _Scatter(blocks, shift)
-    block = _leading_directions((pilot - shift).astype(np.float32))
+    block = leading_directions((pilot - shift).astype(np.float32))
     basis = images = np.empty((len(shift), 0))
     passes, share, bound = 0, np.nan, np.nan
     while passes < MOST_PASSES:
         passes += 1
         product = scatter.times(block)
         basis, images = np.hstack([basis, block]), np.hstack([images, product])
-        share, bound = _ritz(basis, images, scatter.trace)
+        share, bound = ritz(basis, images, scatter.trace)
         if not bound > tolerance or basis.shape[1] >= len(shift):
             break
-        block = _new_directions(basis, product)
+        block = new_directions(basis, product)
         if block.shape[1] == 0:
             bound = 0.0
             break
     return LeadingShare(share, bound, passes)
 
 
-def _leading_directions(centred: Rows) -> Floats:
+def leading_directions(centred: Rows) -> Floats:
     """Return about the leading directions (dim, component) of a few rows."""
     count = min(BLOCK, *centred.shape)
     start = np.random.default_rng(0).standard_normal((centred.shape[1], count))
@@ -117,8 +118,9 @@ class _Scatter:
         total = np.zeros(len(self._shift)) if self._total is None else self._total
         for rows in self._blocks():
             narrow, shift = directions.astype(rows.dtype), self._shift.astype(rows.dtype)
-            for start in range(0, len(rows), _TILE_ROWS):
-                centred = rows[start : start + _TILE_ROWS] - shift
+            size = tile_rows(rows)
+            for start in range(0, len(rows), size):
+                centred = rows[start : start + size] - shift
                 product += centred.T @ (centred @ narrow)
                 if first:
                     self._n += len(centred)
@@ -131,7 +133,12 @@ class _Scatter:
         return product - np.multiply.outer(total, total @ directions) / max(self._n, 1)
 
 
-def _ritz(basis: Floats, images: Floats, trace: float) -> tuple[float, float]:
+def tile_rows(rows: Rows) -> int:
+    """Return how many of some rows (token, dim) are read twice at the cost of once."""
+    return max(32, _TILE_BYTES // max(rows[:1].nbytes, 1))
+
+
+def ritz(basis: Floats, images: Floats, trace: float) -> tuple[float, float]:
     """Return θ/Σλ of the largest Ritz value, and how much larger λ₁ can be relative to it."""
     projected = basis.T @ images
     values, vectors = np.linalg.eigh((projected + projected.T) / 2)
@@ -148,7 +155,7 @@ def _ritz(basis: Floats, images: Floats, trace: float) -> tuple[float, float]:
     return float(theta[0] / trace), bound / float(theta[0])
 
 
-def _new_directions(basis: Floats, product: Floats) -> Floats:
+def new_directions(basis: Floats, product: Floats) -> Floats:
     """Return orthonormal directions (dim, component) of a product that a basis does not have."""
     room = len(basis) - basis.shape[1]
     scale = np.linalg.norm(product, axis=0)

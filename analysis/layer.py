@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from analysis.groups import PackedMatrix
 from analysis.magnitudes import Magnitudes, Sizes
-from analysis.moment_kernels import mirror
+from analysis.matrix_kernels import mirror
 from analysis.moments import CentralMoments, Directions, Moments
 from analysis.outliers import EXCLUDED, OUTLIER, TYPICAL, Parts
 from analysis.populations import OUTLIER_FACTOR, POPULATIONS, Population

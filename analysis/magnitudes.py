@@ -17,9 +17,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from analysis.moment_kernels import measure_sizes, of_rank
+from analysis.row_kernels import measure_rows, of_rank
 from analysis.rows import Indices, Rows
 
+Floats = npt.NDArray[np.float64]
 Sizes = npt.NDArray[np.floating]
 
 DRAWN: Final = 1 << 17
@@ -52,20 +53,21 @@ def drawn_per_row(n: int, dim: int) -> int:
     return min(dim, max(1, DRAWN // max(n, 1)))
 
 
-def measure(rows: Rows, start: int, peaks: Sizes, drawn: Sizes) -> None:
-    """Write the size of the largest value of every row, and those of some others.
+def measure(rows: Rows, start: int, norms: Floats, peaks: Sizes, drawn: Sizes) -> None:
+    """Write the norm of every row, the size of its largest value, and those of some others.
 
     Args:
         rows: Rows (token, dim).
         start: Number of the first row.
+        norms: Receives the norms (token); NaN or infinite where the row is not finite.
         peaks: Receives the largest sizes (token) in the precision of the rows.
         drawn: Receives the sizes drawn (token, value), likewise.
     """
-    whole = f"i{rows.dtype.itemsize}"
-    mask = np.iinfo(whole).max
+    whole = f"u{rows.dtype.itemsize}"
     first = first_drawn(start, start + len(rows), rows.shape[1])
-    bits, largest, others = (values.view(whole) for values in (rows, peaks, drawn))
-    measure_sizes(bits, bits.dtype.type(mask), first, largest, others)
+    words, largest, others = (values.view(whole) for values in (rows, peaks, drawn))
+    sign = words.dtype.type(np.iinfo(whole).max >> 1)
+    measure_rows(rows, words, sign, first, norms, largest, others)
 
 
 def first_drawn(start: int, stop: int, dim: int) -> Indices:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from analysis.errors import AnalysisError
 from analysis.magnitudes import Magnitudes
-from analysis.moment_kernels import add_outer, merge_central
+from analysis.matrix_kernels import add_outer, merge_central
 from analysis.shapes import Shapes
 
 Floats = npt.NDArray[np.float64]

@@ -11,9 +11,9 @@ import numpy.typing as npt
 from analysis.errors import NonFiniteRowsError
 from analysis.metrics.intrinsic_dimension import DECIMATIONS
 from analysis.metrics.metric import STDERR, Metric
-from analysis.moment_kernels import measure_norms
 from analysis.neighbors import nearest_neighbors
 from analysis.populations import CONTENT, OUTLIER_FACTOR, Population, TokenTable
+from analysis.row_kernels import measure_norms
 from analysis.rows import Indices, Rows
 from analysis.subsamples import decimate, subsample_errors
 from store.schema import DECIMATION

@@ -22,7 +22,6 @@ from analysis import magnitudes
 from analysis.errors import InputError, NonFiniteRowsError, TooFewRowsError
 from analysis.layer import LayerStatistics, UndecidedRows, needed_keys
 from analysis.magnitudes import Sizes
-from analysis.moment_kernels import measure_norms
 from analysis.outliers import DROPPED, UNDECIDED, OutlierRule, Parts
 from analysis.partial import PartialPass, PartialSums, combine, median_norm
 from analysis.parts import PartMoments
@@ -141,12 +140,11 @@ class _Pass:
         """Add consecutive rows, the first of them the one numbered ``start``."""
         place = slice(start - self.first, start - self.first + len(rows))
         norms = self._norms[place]
-        measure_norms(rows, norms)
         if place.start == 0:
             count = magnitudes.drawn_per_row(self._table.n, rows.shape[1])
             self._peaks = np.empty(len(self._norms), rows.dtype)
             self._drawn = np.empty((len(self._norms), count), rows.dtype)
-        magnitudes.measure(rows, start, self._peaks[place], self._drawn[place])
+        magnitudes.measure(rows, start, norms, self._peaks[place], self._drawn[place])
         parts = self._rule.sort(start, norms)
         self._parts[place] = parts
         if not self._request.drop_nonfinite:

@@ -14,7 +14,17 @@ from analysis.frequency import FREQUENCIES
 from analysis.metrics.intrinsic_dimension import DECIMATIONS, GRIDE_SCALES
 from analysis.metrics.metric import STDERR, Metric
 from analysis.populations import POPULATIONS
-from store.schema import COMPONENT, DECIMATION, FREQUENCY, POPULATION, SCALE
+from analysis.positions import POSITIONS
+from analysis.shapes import RENYI_ORDERS
+from store.schema import (
+    COMPONENT,
+    DECIMATION,
+    FREQUENCY,
+    ORDER,
+    POPULATION,
+    SCALE,
+    TOKEN_POSITION,
+)
 
 Floats = npt.NDArray[np.float64]
 
@@ -105,13 +115,14 @@ def _population_names(plan: Plan) -> list[str]:
 
 
 def _with_inner_coordinates(results: xr.Dataset) -> xr.Dataset:
-    coordinates = {}
-    if COMPONENT in results.sizes:
-        coordinates[COMPONENT] = np.arange(1, results.sizes[COMPONENT] + 1)
-    if SCALE in results.sizes:
-        coordinates[SCALE] = np.asarray(GRIDE_SCALES)
-    if DECIMATION in results.sizes:
-        coordinates[DECIMATION] = np.asarray(DECIMATIONS)
-    if FREQUENCY in results.sizes:
-        coordinates[FREQUENCY] = np.asarray(FREQUENCIES)
-    return results.assign_coords(coordinates)
+    labels = {
+        COMPONENT: range(1, results.sizes.get(COMPONENT, 0) + 1),
+        SCALE: GRIDE_SCALES,
+        DECIMATION: DECIMATIONS,
+        FREQUENCY: FREQUENCIES,
+        ORDER: RENYI_ORDERS,
+        TOKEN_POSITION: range(POSITIONS),
+    }
+    return results.assign_coords(
+        {name: np.asarray(values) for name, values in labels.items() if name in results.sizes}
+    )

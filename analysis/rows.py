@@ -20,6 +20,11 @@ BLOCK_ROWS: Final = 4096
 class RowSource(Protocol):
     """Rows of one layer, read in token order or picked one by one."""
 
+    @property
+    def held(self) -> bool:
+        """Whether they are in memory, so that it costs nothing to read them again."""
+        ...
+
     def blocks(self, *, rows: int) -> Iterator[tuple[int, Rows]]:
         """Yield (first token, rows (token, dim)) in token order, about ``rows`` at a time."""
         ...

@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from analysis.moment_kernels import square_sums, sum_directions
 from analysis.moments import Directions
 from analysis.outliers import DROPPED, OUTLIER, TYPICAL, UNDECIDED, Parts
+from analysis.row_kernels import square_sums, sum_directions
 from analysis.rows import Indices, Rows
 
 Floats = npt.NDArray[np.float64]

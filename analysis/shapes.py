@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -16,6 +16,8 @@ from analysis.rows import Indices, Rows
 
 Floats = npt.NDArray[np.float64]
 
+RENYI_ORDERS: Final = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 8.0)
+"""Orders of the entropies of the rows of a sequence; that of order 1 is von Neumann's."""
 
 _ROUNDING: Final = float(np.finfo(np.float32).eps) ** 2
 
@@ -27,23 +29,20 @@ class Shapes:
     Attributes:
         curvature: Σ of the mean angles between successive increments, in radians.
         n_curved: Number of sequences with two successive increments.
-        entropy: Σ of the von Neumann entropies of the rows, in nats.
-        collision: Σ of their Rényi entropies of order 2, in nats.
+        entropies: Σ of the Rényi entropies of the rows (order), in nats.
         n_spread: Number of sequences with a row that is not zero.
     """
 
     curvature: float = 0.0
     n_curved: int = 0
-    entropy: float = 0.0
-    collision: float = 0.0
+    entropies: Floats = field(default_factory=lambda: np.zeros(len(RENYI_ORDERS)))
     n_spread: int = 0
 
     def merge(self, other: Shapes) -> None:
         """Add the sums over other sequences."""
         self.curvature += other.curvature
         self.n_curved += other.n_curved
-        self.entropy += other.entropy
-        self.collision += other.collision
+        self.entropies = self.entropies + other.entropies
         self.n_spread += other.n_spread
 
     def add(self, gram: Floats, successive: npt.NDArray[np.bool_]) -> None:
@@ -60,9 +59,7 @@ class Shapes:
         if gram.any():
             values = np.linalg.eigvalsh(gram)
             values = values[values > len(values) * 2.0**-52 * values[-1]]
-            shares = values / values.sum()
-            self.entropy -= float((shares * np.log(shares)).sum())
-            self.collision -= math.log(float((shares**2).sum()))
+            self.entropies = self.entropies + renyi_entropies(values / values.sum())
             self.n_spread += 1
 
 
@@ -131,6 +128,19 @@ class SequenceShapes:
             if population.unit:
                 products = products / np.multiply.outer(norms[chosen], norms[chosen])
             self._shapes[population.name].add(products, np.diff(chosen) == 1)
+
+
+def renyi_entropies(shares: Floats) -> Floats:
+    """Return log Σp^α/(1 − α) of shares p (component) above 0, and −Σp log p for α = 1 (order)."""
+    logarithms = np.log(shares)
+    return np.array(
+        [
+            -float(shares @ logarithms)
+            if order == 1
+            else math.log(float(np.exp(order * logarithms).sum())) / (1 - order)
+            for order in RENYI_ORDERS
+        ]
+    )
 
 
 def _angles(gram: Floats, successive: npt.NDArray[np.bool_]) -> Floats:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.lapack import tridiagonal_eigenvalues, tridiagonalise
-from analysis.moment_kernels import subtract_symmetric
+from analysis.matrix_kernels import subtract_symmetric
 
 Floats = npt.NDArray[np.float64]
 

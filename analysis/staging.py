@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.gram import gram, on_cpu
-from analysis.moment_kernels import add_triangle, finish_scatter, stage_rows
+from analysis.matrix_kernels import add_triangle, finish_scatter
 from analysis.moments import CentralMoments
+from analysis.row_kernels import stage_rows
 from analysis.rows import BLOCK_ROWS, Indices, Rows
 
 Floats = npt.NDArray[np.float64]

@@ -31,6 +31,7 @@ class Statistics:
         moments: Their moments.
         spectrum: Eigenvalues of the scatter, where they are known without it.
         uncentred: Eigenvalues of Σhhᵀ, where they are known without the scatter.
+        first: The largest eigenvalue of the scatter, where nothing else of it is known.
     """
 
     def __init__(
@@ -39,10 +40,12 @@ class Statistics:
         *,
         spectrum: Spectrum | None = None,
         uncentred: Spectrum | None = None,
+        first: float | None = None,
     ) -> None:
         self._moments = moments
         self._known = spectrum
         self._known_uncentred = uncentred
+        self._first = first
 
     @property
     def n(self) -> int:
@@ -123,6 +126,18 @@ class Statistics:
         At most n − 1 are not 0; all are NaN with fewer than two rows or constant ones.
         """
         return self._normalised(self.scatter_spectrum.values)
+
+    @property
+    def first_share(self) -> float:
+        """Share λ₁/Σλ of the first component in the variance.
+
+        NaN with fewer than two rows or constant ones.
+        """
+        if self.n < 2 or self.constant:
+            return math.nan
+        if self._first is None:
+            return float(self.spectrum[0] / self.spectrum.sum())
+        return self._first / float(self._moments.central.squares.sum())
 
     @property
     def uncentred_spectrum(self) -> Floats:

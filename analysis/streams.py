@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from analysis.first_component import FirstComponent, find_first
 from analysis.frequency import FREQUENCIES, FrequencyProfile, profile_groups, profile_of
 from analysis.jackknife import standard_error
-from analysis.krylov import PILOT_ROWS, leading_share
+from analysis.krylov import PILOT_ROWS, leading_share, tile_rows
 from analysis.layer import LayerStatistics
 from analysis.metrics.metric import STDERR, Metric
+from analysis.moments import CentralMoments
 from analysis.partition import of_groups, partition_functions
 from analysis.populations import Population, TokenTable
+from analysis.positions import POSITIONS, PositionProfile, merge_profiles, profile_positions
+from analysis.row_kernels import centre_rows
 from analysis.rows import Indices, Rows, RowSource, aligned_blocks
 from analysis.statistics import Statistics
 
 Floats = npt.NDArray[np.float64]
 Group = TypeVar("Group")
 
-STREAMED: Final = ("leading", "partition", "frequency")
+_NORMS: Final = (2.0**-100, 2.0**100)
+"""Norms that float32 can divide by."""
+
+STREAMED: Final = ("leading", "partition", "frequency", "position")
 """What metrics need that are computed here."""
 
 
@@ -55,7 +63,33 @@ def measure_streams(
     if frequency:
         profiles = _profiles(source, layer, table, population)
         values |= _with_errors(frequency, profiles, profile_of, layer, population, errors=errors)
+    position = [metric for metric in metrics if metric.needs == "position"]
+    if position:
+        places = _places(source, layer, table, population)
+        values |= _with_errors(position, places, merge_profiles, layer, population, errors=errors)
     return values
+
+
+def first_of(
+    source: RowSource, layer: LayerStatistics, population: Population, total: CentralMoments
+) -> FirstComponent | None:
+    """Return the first component of one population, None where it takes a product to find it.
+
+    Args:
+        source: The rows, in the order of their sequences; read several times.
+        layer: What the first pass found.
+        population: Which rows.
+        total: Their moments.
+    """
+    members = layer.members(population)
+    norms = layer.norms[members]
+    if len(norms) == 0 or (
+        population.unit and not _NORMS[0] < norms.min() <= norms.max() < _NORMS[1]
+    ):
+        return None
+    sizes = np.add.reduceat(members.astype(np.int64), layer.bounds[:-1])
+    centred = partial(_centred, source, layer, population)
+    return find_first(centred, _pilot(source, layer, population), total, sizes)
 
 
 def _measure_leading(
@@ -64,16 +98,20 @@ def _measure_leading(
     population: Population,
     metrics: Sequence[Metric],
 ) -> dict[str, Floats]:
-    members = np.flatnonzero(layer.members(population))
-    chosen = np.linspace(0, len(members) - 1, min(PILOT_ROWS, len(members))).astype(np.int64)
-    tokens = members[chosen]
-    pilot = _scaled(source.rows(tokens), layer, population, tokens)
 
     def blocks() -> Iterator[Rows]:
         return (rows for _, rows in _chosen_rows(source, layer, population))
 
-    found = leading_share(blocks, pilot)
+    found = leading_share(blocks, _pilot(source, layer, population))
     return {metric.name: np.asarray(metric.function(found), np.float64) for metric in metrics}
+
+
+def _pilot(source: RowSource, layer: LayerStatistics, population: Population) -> Rows:
+    """Return some rows of a population, spread over all of them."""
+    members = np.flatnonzero(layer.members(population))
+    chosen = np.linspace(0, len(members) - 1, min(PILOT_ROWS, len(members))).astype(np.int64)
+    tokens = members[chosen]
+    return _scaled(source.rows(tokens), layer, population, tokens)
 
 
 def _measure_partition(
@@ -109,6 +147,20 @@ def _profiles(
         bounds=layer.bounds,
     )
     return list(profiles)
+
+
+def _places(
+    source: RowSource, layer: LayerStatistics, table: TokenTable, population: Population
+) -> list[PositionProfile]:
+    """Return the profile of each group; of no tokens at all where positions are not known."""
+    if "position" not in table.columns:
+        nothing = np.zeros(POSITIONS)
+        return [PositionProfile(nothing, nothing)] * (len(layer.bounds) - 1)
+    return profile_positions(
+        _chosen_rows(source, layer, population),
+        position=table.columns["position"].astype(np.int64),
+        bounds=layer.bounds,
+    )
 
 
 def _with_errors(
@@ -156,6 +208,25 @@ def _chosen_rows(
         here = np.flatnonzero(members[start : start + len(rows)])
         kept = rows if len(here) == len(rows) else rows[here]
         yield start + here, _scaled(kept, layer, population, start + here)
+
+
+def _centred(
+    source: RowSource, layer: LayerStatistics, population: Population, shift: Rows
+) -> Iterator[Rows]:
+    """Yield the rows of a population less a shift (dim), some at a time."""
+    members = layer.members(population)
+    factors = np.ones_like(layer.norms)
+    if population.unit:
+        np.divide(1.0, layer.norms, out=factors, where=members)
+    for start, rows in aligned_blocks(source):
+        size = tile_rows(rows)
+        room = np.empty((size, rows.shape[1]), rows.dtype)
+        scales = factors[start : start + len(rows)].astype(rows.dtype)
+        about = shift.astype(rows.dtype)
+        for first in range(0, len(rows), size):
+            chosen = np.flatnonzero(members[start + first : start + min(first + size, len(rows))])
+            centre_rows(rows, first + chosen, scales, about, room[: len(chosen)])
+            yield room[: len(chosen)]
 
 
 def _scaled(rows: Rows, layer: LayerStatistics, population: Population, tokens: Indices) -> Rows:

@@ -11,6 +11,7 @@ import numpy as np
 
 from analysis.blas import one_blas_thread
 from analysis.evaluate import finish_moments, moment_metrics, request_of
+from analysis.head_pairs import HeadPairResult, HeadPairTask, measure_head_pair
 from analysis.heads import SlabRows, head_dimension
 from analysis.onepass import pass_part
 from analysis.partial import PartialPass, combine, median_norm
@@ -48,12 +49,17 @@ class StretchResult:
     found: PartialPass
 
 
-Task = Sequence[SlabTask] | StretchTask
-Outcome = Sequence[SlabResult] | StretchResult
+Task = Sequence[SlabTask] | StretchTask | HeadPairTask
+Outcome = Sequence[SlabResult] | StretchResult | HeadPairResult
 
 
 def run_task(task: Task) -> Outcome:
-    """Measure slabs one after another, or pass over a stretch, with one BLAS thread."""
+    """Measure slabs one after another, pass over a stretch, or measure queries and keys together.
+
+    All with one BLAS thread.
+    """
+    if isinstance(task, HeadPairTask):
+        return measure_head_pair(task)
     if not isinstance(task, StretchTask):
         return run_slab_tasks(task)
     slab, plan = task.task.slab, task.task.plan
@@ -139,4 +145,4 @@ class StretchCollector:
             self.again += [replace(stretch, exact=exact) for stretch in done]
             return None
         with one_blas_thread():
-            return SlabResult(task, (finish_moments(slab, layer, table, task.plan),))
+            return SlabResult(task, (finish_moments(SlabRows(slab), layer, table, task.plan),))

@@ -9,9 +9,9 @@ from functools import lru_cache
 import numpy as np
 
 from analysis.blas import one_blas_thread
-from analysis.budget import check_memory
-from analysis.evaluate import Plan, Results, measure_layer
-from analysis.heads import row_sources
+from analysis.budget import HELD_BYTES, check_memory
+from analysis.evaluate import Plan, Results, asks_first_alone, measure_layer
+from analysis.heads import has_rows, row_sources
 from analysis.inputs import CAUSAL
 from analysis.populations import TokenTable
 from store.schema import DIM, HEAD_DIM, TOKEN
@@ -91,5 +91,6 @@ def stored_table(uri: str, path: str, snapshot: str) -> TokenTable:
 def _run(task: SlabTask) -> SlabResult:
     slab = task.slab
     table = stored_table(slab.uri, slab.path, slab.snapshot)
-    results = [measure_layer(source, table, task.plan) for source in row_sources(slab)]
-    return SlabResult(task, tuple(results))
+    hold = has_rows(slab) and asks_first_alone(task.plan) and slab_bytes(slab) <= HELD_BYTES
+    sources = row_sources(slab, hold=hold)
+    return SlabResult(task, tuple(measure_layer(one, table, task.plan) for one in sources))

@@ -29,9 +29,11 @@ ONE_ROW_LACKS: Final = frozenset({"average_cosine_within"})
 RESIDUAL: Final = "residual"
 """The site whose results go by the plain names of the metrics."""
 
-FIRST_KEY: Final = "attention_first_key"
-SINK_RATE: Final = "attention_sink_rate"
-"""Share of heads that are sinks, stored beside what is measured of ``FIRST_KEY``."""
+SINK_RATES: Final = {
+    "attention_first_key": ("mean", "attention_sink_rate", "the first key"),
+    "attention_received": ("mean_by_position", "attention_sink_rate_by_key", "the key"),
+}
+"""Of sites, what is compared with ``SINK``, the share of heads beyond it, and what it is about."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ def find_work(
         (half, _missing(repository, path, snapshot, half, site, list(labels.values()), heads))
         for half in halves_of(plan)
     ]
-    nonfinite = _nonfinite_slots(repository, path, snapshot, found)
+    nonfinite = nonfinite_slots(repository, path, snapshot, found)
     for slab, place in labels.items():
         parts = []
         for half, absent in halves:
@@ -178,22 +180,22 @@ def labelled_results(result: SlabResult) -> list[xr.Dataset]:
         box = box.assign_coords({name: [label] for name, label in place.items()} | heads)
         if DIM in box.dims:
             box = box.rename({DIM: HEAD_DIM if heads else _row_dimension(slab)})
-        if slab.site == FIRST_KEY and HEAD in box.dims:
-            box = box.assign(sink_rate=_sink_rate(box["mean"]))
-        boxes.append(
-            box.rename({name: result_name(str(name), slab.site) for name in box.data_vars})
-        )
+        named = box.rename({name: result_name(str(name), slab.site) for name in box.data_vars})
+        boxes.append(named.assign(_sink_rates(box, slab.site)))
     return boxes
 
 
-def _sink_rate(means: xr.DataArray) -> xr.DataArray:
-    """Return the share of heads that attend to the first key more than ``SINK`` on average."""
-    rate = (means > SINK).where(means.notnull()).mean(HEAD)
-    return rate.assign_attrs(
-        long_name=f"share of heads whose mean attention to the first key exceeds {SINK}",
-        units="1",
-        reference="Gu et al. 2025, arXiv:2410.10781",
-    )
+def _sink_rates(box: xr.Dataset, site: str) -> dict[str, xr.DataArray]:
+    """Return the share of heads whose mean attention to a key exceeds ``SINK``, by its name."""
+    if site not in SINK_RATES or HEAD not in box.dims:
+        return {}
+    metric, name, key = SINK_RATES[site]
+    if metric not in box:
+        return {}
+    rate = (box[metric] > SINK).where(box[metric].notnull()).mean(HEAD)
+    about = f"share of heads whose mean attention to {key} exceeds {SINK}"
+    facts = {"long_name": about, "units": "1", "reference": "Gu et al. 2025, arXiv:2410.10781"}
+    return {name: rate.assign_attrs(facts)}
 
 
 def _row_dimension(slab: Slab) -> str:
@@ -203,8 +205,6 @@ def _row_dimension(slab: Slab) -> str:
 
 def result_name(name: str, site: str) -> str:
     """Return the name under which a metric of a site is stored."""
-    if name == "sink_rate":
-        return SINK_RATE
     return name if site == RESIDUAL else f"{site}_{name}"
 
 
@@ -281,7 +281,7 @@ def _joined(plan: Plan, parts: Sequence[Plan]) -> Plan:
     )
 
 
-def _nonfinite_slots(
+def nonfinite_slots(
     repository: Repository, path: str, snapshot: str, found: Sequence[Slab]
 ) -> set[int]:
     """Return the slots of the steps that were stored with NaN or infinite values."""

@@ -2,9 +2,9 @@
 
     python benchmarks/analysis.py [--json] [--quick] [--only PART ...] [--python NAME=PATH ...]
 
-Parts: moments (about 4 minutes on two quiet cores), neighbors (6), out_of_core (6, and 12 GB of
-disk in ACTLAS_BENCHMARK_DIR or the folder for temporary files), graph (1), again (2). What is
-measured is told on standard error as it goes.
+Parts: moments (about 4 minutes on two quiet cores), neighbors (6), loop (2, LLM-Microscope's over
+2,000 rows), out_of_core (6, and 12 GB of disk in ACTLAS_BENCHMARK_DIR or the folder for temporary
+files), graph (1), again (2). What is measured is told on standard error as it goes.
 
 Rivals that cannot be installed together run in an interpreter of their own:
 ``--python DADApy=PATH --python faiss=PATH --python LLM-Microscope=PATH``. A rival that is not
@@ -23,7 +23,7 @@ from benchmarks import moments, neighbors, out_of_core
 from benchmarks.figures import show
 from benchmarks.graph import measure_graph
 
-PARTS = ("moments", "neighbors", "out_of_core", "graph", "again")
+PARTS = ("moments", "neighbors", "loop", "out_of_core", "graph", "again")
 
 
 def main() -> int:
@@ -56,6 +56,8 @@ def main() -> int:
             from benchmarks.again import measure_again
 
             figures += measure_again(quick=arguments.quick)
+        elif part == "loop":
+            figures += neighbors.measure_loop(quick=arguments.quick, pythons=pythons)
         else:
             module = moments if part == "moments" else neighbors
             figures += module.measure(quick=arguments.quick, pythons=pythons)

@@ -29,6 +29,7 @@ import numpy as np
 from analysis.blas import one_blas_thread
 from analysis.choose import make_plan
 from analysis.evaluate import Plan, measure_layer
+from analysis.heads import SlabRows
 from analysis.metrics import METRICS
 from analysis.tasks import stored_table
 from benchmarks.figures import Figure, show
@@ -143,7 +144,7 @@ def reading_rates(folder: str, width: int, count: int) -> list[Figure]:
     for errors in (False, True):
         for kind, plan in plans(errors):
             name = f"{kind}, with standard errors" if errors else kind
-            seconds = seconds_of(lambda plan=plan: measure_layer(slab, table, plan))
+            seconds = seconds_of(lambda plan=plan: measure_layer(SlabRows(slab), table, plan))
             figures.append(Figure(f"{name}, width {width}", seconds, "s"))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     return [*figures, Figure(f"peak memory, width {width}", peak, "GiB")]

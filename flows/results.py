@@ -9,10 +9,12 @@ import numpy as np
 import xarray as xr
 
 from analysis.errors import UnknownMetricError, UnknownPopulationError
+from analysis.head_work import HEAD_RESULTS, PAIRS
 from analysis.metrics import METRICS
+from analysis.metrics.heads import HEAD_METRICS
 from analysis.metrics.values import VALUE_METRICS
 from analysis.samples import sample_columns, samples_of
-from analysis.work import SINK_RATE
+from analysis.work import SINK_RATES
 from flows.measurement import complete_steps, find_models, require_known
 from store.errors import StoreError
 from store.metrics import open_metrics
@@ -75,7 +77,7 @@ def open_results(store_uri: str, metric: str, selection: Selection) -> dict[str,
     if not measured:
         raise StoreError(
             f"{metric} has not been computed for anything chosen in {store_uri}:"
-            f" run `actlas compute {metric}` first"
+            f" run `actlas compute {_asked_for(metric)}` first"
         )
     opened = {}
     for corpus in dict.fromkeys(model.corpus for model in measured):
@@ -97,12 +99,26 @@ def open_results(store_uri: str, metric: str, selection: Selection) -> dict[str,
 
 def is_result(name: str) -> bool:
     """Return whether a name can be that of a result: a metric, or a metric of a site."""
-    if name in METRICS or name == SINK_RATE:
+    of_heads = {*HEAD_RESULTS, *(rate for _, rate, _ in SINK_RATES.values())}
+    if name in METRICS or name in of_heads:
         return True
     known = {*METRICS, *(metric.name for metric in VALUE_METRICS)}
     return any(
         name.startswith(f"{site}_") and name.removeprefix(f"{site}_") in known for site in SITES
     )
+
+
+def _asked_for(name: str) -> str:
+    """Return what `actlas compute` is to be told for a result: a metric, or sites."""
+    if name in METRICS:
+        return name
+    for suffix, sites in PAIRS.items():
+        if name in {metric + suffix for metric in HEAD_METRICS}:
+            return f"--sites {','.join(sites)}"
+    site = next((site for site, (_, rate, _) in SINK_RATES.items() if rate == name), None)
+    site = site or max((site for site in SITES if name.startswith(f"{site}_")), key=len)
+    metric = name.removeprefix(f"{site}_")
+    return f"{metric} --sites {site}" if metric in METRICS else f"--sites {site}"
 
 
 def _narrowed(found: xr.Dataset, selection: Selection) -> xr.Dataset:

@@ -51,6 +51,9 @@ COMPONENT: Final = "component"
 SCALE: Final = "scale"
 DECIMATION: Final = "decimation"
 FREQUENCY: Final = "frequency"
+ORDER: Final = "order"
+TOKEN_POSITION: Final = "token_position"
+"""Position in the sequence, as a dimension of results."""
 
 OTHER: Final = "other_"
 """What comes before the name of the second dimension of values about pairs, as ``other_layer``."""
@@ -182,6 +185,13 @@ SITES: Final[dict[str, Variable]] = _named(
         (STEP, BLOCK, HEAD, TOKEN),
         "float32",
         "probability that the attention row gives to the first key of the sequence",
+        "1",
+    ),
+    Variable(
+        "attention_received",
+        (STEP, BLOCK, HEAD, TOKEN),
+        "float32",
+        "mean probability that the token is given as a key, over the rows that see it",
         "1",
     ),
     Variable(

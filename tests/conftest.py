@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import os
 import select
 import shutil
@@ -19,6 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from flows.logs import LOGGER
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _FLAGS = (
@@ -212,6 +215,17 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         pytest.skip("no Chromium is installed, and ACTLAS_BROWSER names none")
     with running(found, tmp_path_factory.mktemp("profile")) as started:
         yield started
+
+
+@pytest.fixture(autouse=True)
+def _records_reach_every_test() -> None:
+    """Take back what a command said about logging, in a test before or in a fixture of many tests.
+
+    `actlas watch` sends the records of actlas to standard output alone: it is the last that its
+    process does. Here no later test would see them.
+    """
+    logger = logging.getLogger(LOGGER)
+    logger.handlers, logger.propagate = [], True
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -23,6 +23,8 @@ Needs = Literal[
     "leading",
     "partition",
     "frequency",
+    "position",
+    "heads",
 ]
 
 COSTS: Final[dict[Needs, str]] = {
@@ -34,6 +36,8 @@ COSTS: Final[dict[Needs, str]] = {
     "leading": "32·n·d a pass, about 2",
     "partition": "n·d², a second pass",
     "frequency": "n·d, a second pass",
+    "position": "n, a second pass",
+    "heads": "n·d, a pass over queries and one over keys",
 }
 """What metrics cost by what they need, once for all that need it: operations for n rows of width d
 in sequences of n_q."""
@@ -52,8 +56,9 @@ class Metric:
             sums of unit vectors, ``"moments"`` also means and powers by dimension, which are
             NaN otherwise, ``"spectrum"`` also the eigenvalues of the covariance, and
             ``"sequences"`` the shapes of whole sequences; ``"leading"`` a ``LeadingShare`` and
-            ``"partition"`` a ``PartitionFunctions`` and ``"frequency"`` a ``FrequencyProfile``, for
-            which the rows are read again.
+            ``"partition"`` a ``PartitionFunctions``, ``"frequency"`` a ``FrequencyProfile`` and
+            ``"position"`` a ``PositionProfile``, for which the rows are read again; ``"heads"`` a
+            ``HeadPair``, of two sites.
         version: Raised when the definition changes, so that stored values become stale.
         long_name: A short title, for the axis of a figure.
         units: Unit of the value, ``"1"`` when it has none.
@@ -61,6 +66,8 @@ class Metric:
         reference: Where the definition comes from.
         undefined: When the value is NaN, as the end of "NaN for ...".
         dims: Dimensions of the value beyond (step, layer, population); empty for one number.
+        first_only: Whether of the spectrum nothing is read but ``Statistics.first_share``, which
+            can be had in less time than the spectrum.
         k: Nearest neighbours that the function reads, 0 for metrics of moments.
         default: Whether it is among the metrics computed where none are named.
     """
@@ -75,5 +82,6 @@ class Metric:
     reference: str
     undefined: str = ""
     dims: tuple[str, ...] = ()
+    first_only: bool = False
     k: int = 0
     default: bool = True

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import math
 
-from analysis.metrics.metric import Metric
+import numpy as np
+
+from analysis.metrics.metric import FloatArray, Metric
+from analysis.shapes import RENYI_ORDERS
 from analysis.statistics import Statistics
+from store.schema import ORDER
 
 _SKEAN = "Skean et al. 2025, arXiv:2502.02013"
 _TYPICAL = "rows without sequences, and typical rows, of which some are missing from the path"
@@ -31,8 +35,7 @@ def prompt_entropy(statistics: Statistics) -> float:
 
     Source: Skean et al. 2025, order 1.
     """
-    shapes = statistics.shapes
-    return shapes.entropy / shapes.n_spread if shapes.n_spread else math.nan
+    return float(prompt_entropy_by_order(statistics)[RENYI_ORDERS.index(1)])
 
 
 def prompt_entropy_2(statistics: Statistics) -> float:
@@ -43,8 +46,23 @@ def prompt_entropy_2(statistics: Statistics) -> float:
 
     Source: Skean et al. 2025, order 2.
     """
+    return float(prompt_entropy_by_order(statistics)[RENYI_ORDERS.index(2)])
+
+
+def prompt_entropy_by_order(statistics: Statistics) -> FloatArray:
+    """Return the Rényi entropies (order) of the Gram matrix of a sequence, in nats.
+
+    log Σp^α/(1 − α) with p the eigenvalues of HHᵀ over their sum, and its limit −Σp log p for
+    α = 1, averaged over sequences; in [0, log min(n_q, d)] and falling in α. Small orders count
+    directions, large ones see the first alone. Eigenvalues below the rounding of float64 count as
+    0, to which orders below 1 are the most sensitive.
+
+    Source: Skean et al. 2025, equation 1.
+    """
     shapes = statistics.shapes
-    return shapes.collision / shapes.n_spread if shapes.n_spread else math.nan
+    if not shapes.n_spread:
+        return np.full(len(RENYI_ORDERS), np.nan)
+    return shapes.entropies / shapes.n_spread
 
 
 SEQUENCE_METRICS = (
@@ -80,5 +98,17 @@ SEQUENCE_METRICS = (
         range="0 to log min(n_q, d)",
         reference=_SKEAN,
         undefined=_TYPICAL,
+    ),
+    Metric(
+        "prompt_entropy_by_order",
+        prompt_entropy_by_order,
+        needs="sequences",
+        version=1,
+        long_name="Rényi entropy of the rows of a sequence by order",
+        units="nat",
+        range="0 to log min(n_q, d)",
+        reference=_SKEAN,
+        undefined=_TYPICAL,
+        dims=(ORDER,),
     ),
 )

@@ -31,12 +31,13 @@ def svd_anisotropy(statistics: Statistics) -> float:
 
     Source: Razzhigaev et al. 2024, where it is σ₁²/Σσ² of the centred rows.
     """
-    return _first_share(statistics.spectrum)
+    return statistics.first_share
 
 
 def svd_anisotropy_uncentred(statistics: Statistics) -> float:
     """Return λ₁/Σλ of Σhhᵀ, the rows not centred; in [1/d, 1]. NaN for rows of zeros."""
-    return _first_share(statistics.uncentred_spectrum)
+    values = statistics.uncentred_spectrum
+    return float(values[0] / values.sum())
 
 
 def stable_rank(statistics: Statistics) -> float:
@@ -44,7 +45,7 @@ def stable_rank(statistics: Statistics) -> float:
 
     Source: Rudelson & Vershynin 2007.
     """
-    return 1 / _first_share(statistics.spectrum)
+    return 1 / statistics.first_share
 
 
 def participation_ratio(statistics: Statistics) -> float:
@@ -120,10 +121,6 @@ def variance_dimension_99(statistics: Statistics) -> float:
     return _variance_dimension(statistics.spectrum, 0.99)
 
 
-def _first_share(values: FloatArray) -> float:
-    return float(values[0] / values.sum())
-
-
 def _entropy_rank(weights: FloatArray) -> float:
     if np.isnan(weights).any():
         return math.nan
@@ -162,6 +159,7 @@ SPECTRUM_METRICS = (
         range="1/d to 1",
         reference=_RAZZHIGAEV,
         undefined=_CONSTANT,
+        first_only=True,
     ),
     Metric(
         "svd_anisotropy_uncentred",
@@ -184,6 +182,7 @@ SPECTRUM_METRICS = (
         range="1 to d",
         reference="Rudelson & Vershynin 2007, Journal of the ACM 54(4)",
         undefined=_CONSTANT,
+        first_only=True,
     ),
     Metric(
         "participation_ratio",

@@ -44,6 +44,22 @@ def first_key(rows: AttentionRows) -> Tensor:
     return _probabilities(rows)[..., 0]
 
 
+def received(rows: AttentionRows) -> Tensor:
+    """Return the mean probability that each position is given as a key, over the rows that see it.
+
+    In a causal model the rows at the position and after it see it; padding, which no row sees, is
+    no row either. A position that attends only to itself gives itself 1.
+
+    Returns:
+        (sequence, head, position), for key k Σ_i A_ik over the number of i that see k.
+    """
+    visible = _visible(rows)
+    # A row of padding sees tokens, but not itself.
+    seeing = visible & visible.diagonal(dim1=-2, dim2=-1)[..., None]
+    given = (_probabilities(rows) * seeing).sum(dim=-2)
+    return given / seeing.sum(dim=-2).clamp(min=1)
+
+
 def logit_deviation(rows: AttentionRows) -> Tensor:
     """Return the standard deviation of the logits of each row over the keys it may see.
 

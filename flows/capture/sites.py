@@ -136,6 +136,7 @@ SITES: Final[Mapping[str, Site]] = {
     "attention_max": Site(_ROWS, _row_sizes, taps.rows(reductions.largest)),
     "attention_logit_deviation": Site(_ROWS, _row_sizes, taps.rows(reductions.logit_deviation)),
     "attention_first_key": Site(_ROWS, _row_sizes, taps.rows(reductions.first_key)),
+    "attention_received": Site(_ROWS, _row_sizes, taps.rows(reductions.received)),
     "attention_probability": Site(
         ("block", "head", "token", KEY_POSITION), _probability_sizes, taps.rows(reductions.whole)
     ),

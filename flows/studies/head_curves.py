@@ -83,4 +83,4 @@ def compare_heads(results: xr.Dataset) -> xr.Dataset:
     rows = "content" if "content" in populations else populations[0]
     compared = compare_queries_keys(results, population=rows)
     plain = results.drop_vars([name for name in results if str(name).endswith("mean_row")])
-    return plain.merge(compared)
+    return plain.drop_vars(list(compared), errors="ignore").merge(compared)

@@ -9,19 +9,24 @@ import xarray as xr
 
 from analysis import compute_metrics, heads
 from analysis.compute import measure
-from analysis.errors import InputError
+from analysis.errors import InputError, NonFiniteRowsError
+from analysis.groups import group_bounds
+from analysis.head_sums import sum_heads
 from analysis.inputs import COORDINATES
+from analysis.populations import TokenTable
 from analysis.query_key import compare_queries_keys
 from store.corpora import CorpusSpec, create_corpus
 from store.create import ArraySpec, create_model
 from store.metrics import read_metrics
 from store.repository import Repository
 from store.schema import SITES, TOKEN_COORDINATES
+from store.slab import slabs
 from store.write import reserve_step
 
 Values = dict[str, npt.NDArray[np.float32]]
 BLOCKS, HEADS, SHARED, N, WIDTH = 2, 4, 2, 300, 6
 PATH = "plays/owner--toy"
+STORED = ("query", "key", "attention_entropy", "attention_first_key", "attention_received")
 
 
 @pytest.fixture
@@ -37,7 +42,13 @@ def attention(memory_uri: str) -> tuple[Repository, Values, xr.Dataset]:
     sizes |= {"head_dim": WIDTH}
     arrays = [
         ArraySpec(SITES[site], {name: sizes[name] for name in SITES[site].dims[1:]})
-        for site in ("query", "key", "attention_entropy", "attention_first_key")
+        for site in (
+            "query",
+            "key",
+            "attention_entropy",
+            "attention_first_key",
+            "attention_received",
+        )
     ]
     attributes = {"n_blocks": BLOCKS, "width": 24, "chunk_rows": 64, "causal": True}
     create_model(
@@ -53,6 +64,11 @@ def attention(memory_uri: str) -> tuple[Repository, Values, xr.Dataset]:
         "attention_first_key": rng.random((BLOCKS, HEADS, N)) * 0.2
         + np.array([[0.5, 0.3, 0, 0], [0, 0, 0, 0.1]])[..., None],
     }
+    # Head 0 of both blocks rests on the key at position 3, heads 1 and 2 of the first on the first.
+    received = rng.random((BLOCKS, HEADS, N)) * 0.2
+    received[:, 0, tokens["position"] == 3] += 0.5
+    received[0, 1:3, tokens["position"] == 0] += 0.5
+    values["attention_received"] = received
     values = {site: array.astype(np.float32) for site, array in values.items()}
     with reserve_step(repository, PATH, 7, identity={"weights": "a"}) as writer:
         for site, array in values.items():
@@ -124,7 +140,7 @@ def test_a_number_a_token_is_averaged_head_by_head(attention) -> None:
     repository, values, table = attention
     site = "attention_entropy"
     report = measure(repository, PATH, sites=(site,))
-    assert report.computed == 2 * 2 * BLOCKS * HEADS
+    assert report.computed == 3 * 2 * BLOCKS * HEADS
     assert measure(repository, PATH, sites=(site,), plan=True).computed == 0
     found = read_metrics(repository, PATH).sel(step=7, population="content")
     chosen = values[site][:, :, table["position"].values > 0].astype(np.float64)
@@ -139,6 +155,121 @@ def test_heads_that_rest_on_the_first_key_are_counted(attention) -> None:
     rates = read_metrics(repository, PATH)["attention_sink_rate"].sel(population="content")
     assert rates.dims == ("step", "block")
     np.testing.assert_array_equal(rates[0], [0.5, 0.0])
+
+
+def test_heads_that_rest_on_any_key_are_counted_by_its_position(attention) -> None:
+    repository, values, table = attention
+    measure(repository, PATH, sites=("attention_received",))
+    found = read_metrics(repository, PATH).sel(step=7)
+    rates = found["attention_sink_rate_by_key"]
+    assert rates.dims == ("block", "population", "token_position")
+    every = rates.sel(population="all")
+    np.testing.assert_array_equal(every.sel(token_position=3), [0.25, 0.25])
+    np.testing.assert_array_equal(every.sel(token_position=0), [0.5, 0.0])
+    np.testing.assert_array_equal(every.sel(token_position=[1, 2, *range(4, 20)]), 0)
+    # There is no twenty-first token, and the first is no content of a causal model.
+    assert every.sel(token_position=20).isnull().all()
+    assert rates.sel(population="content", token_position=0).isnull().all()
+    means = found["attention_received_mean_by_position"].sel(population="all", token_position=3)
+    chosen = values["attention_received"][:, :, table["position"].values == 3]
+    np.testing.assert_allclose(means, chosen.astype(np.float64).mean(axis=-1), rtol=1e-6)
+    # Fifteen sequences in ten groups of one or two: the jackknife over them, by its own formula.
+    groups = np.array_split(np.arange(15), np.flatnonzero(np.diff(group_of(table, 15))) + 1)
+    assert_jackknife(
+        found["attention_received_mean_by_position_stderr"]
+        .sel(population="all", token_position=3)
+        .values,
+        chosen.astype(np.float64),
+        groups,
+    )
+
+
+def group_of(table: xr.Dataset, sequences: int) -> npt.NDArray[np.int64]:
+    described = TokenTable.from_coordinates(
+        **{name: table[name].values for name in COORDINATES}, causal=True
+    )
+    first = np.arange(sequences) * 20
+    return np.searchsorted(group_bounds(described), first, side="right")
+
+
+def assert_jackknife(found, each, groups) -> None:
+    """Check the standard error of a mean over sequences (..., sequence), with groups left out."""
+    n = each.shape[-1]
+    whole = each.mean(axis=-1)
+    left = np.stack([np.delete(each, group, axis=-1).mean(axis=-1) for group in groups])
+    sizes = np.array([len(group) for group in groups]).reshape(-1, *(1,) * whole.ndim)
+    ratio = n / sizes
+    centre = len(groups) * whole - ((1 - sizes / n) * left).sum(axis=0)
+    pseudo = ratio * whole - (ratio - 1) * left
+    variance = ((pseudo - centre) ** 2 / (ratio - 1)).mean(axis=0)
+    np.testing.assert_allclose(found, np.sqrt(variance), rtol=1e-5)
+
+
+def test_queries_and_keys_are_measured_together_where_both_are(attention) -> None:
+    repository, values, table = attention
+    names = ["cosine_mean_query_key", "average_cosine_query_key"]
+    sites = ("query", "key")
+    chosen = ["all", "content", "position < 5", "unit"]
+    report = measure(repository, PATH, metrics=names, sites=sites, populations=chosen)
+    # Rows of norm 1 are no population of two sites.
+    assert (report.computed, report.slabs) == (2 * 3 * BLOCKS * HEADS, 2 * BLOCKS)
+    again = measure(repository, PATH, metrics=names, sites=sites, populations=chosen)
+    assert (again.computed, again.up_to_date, again.slabs) == (0, report.computed, 0)
+    found = read_metrics(repository, PATH).sel(step=7)
+    assert found[names[0]].dims == ("block", "head", "population")
+    position = table["position"].values
+    for population, rows in (
+        ("all", position >= 0),
+        ("content", position > 0),
+        ("position < 5", position < 5),
+    ):
+        here = found.sel(population=population)
+        assert (here["query_key_n"] == rows.sum()).all()
+        assert (here["query_key_n_sequences"] == 15).all()
+        for head in range(HEADS):
+            q = values["query"][0, head, rows].astype(float)
+            k = values["key"][0, head // 2, rows].astype(float)
+            cosines = q @ k.T / np.outer(np.linalg.norm(q, axis=1), np.linalg.norm(k, axis=1))
+            means = q.mean(0), k.mean(0)
+            expected = means[0] @ means[1] / np.prod([np.linalg.norm(mean) for mean in means])
+            at = here.isel(block=0, head=head)
+            assert at[names[0]].item() == pytest.approx(expected, rel=1e-9)
+            assert at[names[1]].item() == pytest.approx(cosines.mean(), rel=1e-9)
+            assert 0 < at[names[1] + "_stderr"].item() < 0.2
+
+
+def test_queries_and_keys_come_with_all_metrics_of_both(attention) -> None:
+    repository, _, _ = attention
+    report = measure(repository, PATH, sites=("query", "key"), sample=100, plan=True)
+    alone = [
+        measure(repository, PATH, sites=(site,), sample=100, plan=True).computed
+        for site in ("query", "key")
+    ]
+    assert report.computed == sum(alone) + 2 * 2 * BLOCKS * HEADS
+    with pytest.raises(InputError, match="as the sites query,key or query_rotary,key_rotary"):
+        measure(repository, PATH, metrics=["cosine_mean_query_key"], sites=("query",))
+
+
+def test_queries_with_infinite_values_are_refused_or_left_out(attention) -> None:
+    repository, values, _ = attention
+    slab = slabs(repository, PATH, site="query")[0]
+    broken = values["query"][0].astype(np.float64)
+    broken[1, 30] = np.inf
+
+    class Broken:
+        site, shape = slab.site, slab.shape
+
+        def blocks(self):
+            yield 0, broken
+
+    every = [np.ones(N, bool)]
+    bounds = np.array([0, 100, N])
+    with pytest.raises(NonFiniteRowsError, match=r"1 of 300 rows of query .* from row 30 on"):
+        sum_heads(Broken(), every, bounds, drop_nonfinite=False)
+    ((first, second),) = sum_heads(Broken(), every, bounds, drop_nonfinite=True)
+    kept = np.delete(broken, 30, axis=1)
+    np.testing.assert_allclose(first.totals + second.totals, kept.sum(axis=1))
+    assert first.n_directed.tolist() == [99] * HEADS
 
 
 def test_rows_are_needed_for_populations_of_norms(attention) -> None:

@@ -93,6 +93,8 @@ def test_what_is_not_known_is_said_to_be() -> None:
 class Once:
     """Rows that can be read in order once."""
 
+    held = False
+
     def __init__(self, rows: Rows) -> None:
         self.values = rows
         self.read = 0

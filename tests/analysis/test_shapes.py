@@ -66,6 +66,44 @@ def test_sets_of_rows_by_hand() -> None:
     assert measure(two, population="unit")["prompt_entropy"] == pytest.approx(math.log(2))
 
 
+def test_entropies_of_every_order_by_hand() -> None:
+    # Orthogonal rows of norms 1 and √3 have the shares 1/4 and 3/4, alike ones 1/4 each.
+    found = compute_metrics(
+        array(np.diag([1.0, math.sqrt(3)])), ["prompt_entropy_by_order"], causal=False
+    )
+    entropies = found["prompt_entropy_by_order"].sel(population="all").squeeze()
+    for order in entropies["order"].values.tolist():
+        shares = np.array([0.25, 0.75])
+        expected = renyi(shares, alpha=order) if order != 1 else -(shares * np.log(shares)).sum()
+        assert entropies.sel(order=order).item() == pytest.approx(expected, rel=1e-6)
+    alike = compute_metrics(array(np.eye(4)), ["prompt_entropy_by_order"], causal=False)
+    np.testing.assert_allclose(
+        alike["prompt_entropy_by_order"].sel(population="all").squeeze(), math.log(4), rtol=1e-6
+    )
+
+
+def test_entropies_fall_with_their_order_and_contain_the_named_ones() -> None:
+    rows = np.random.default_rng(4).standard_normal((30, 12)) * np.arange(1, 13) ** -1.0
+    found = compute_metrics(
+        array(rows, 2 * rows[:9]), [*NAMES, "prompt_entropy_by_order"], causal=False
+    )
+    found = found.sel(population="all")
+    entropies = found["prompt_entropy_by_order"]
+    assert (np.diff(entropies.squeeze()) < 0).all()
+    assert entropies.sel(order=1).item() == pytest.approx(found["prompt_entropy"].item())
+    assert entropies.sel(order=2).item() == pytest.approx(found["prompt_entropy_2"].item())
+    assert (entropies <= math.log(12)).all()
+    # By another program, averaged over both sequences: shares of the singular values' squares.
+    squares = [np.linalg.svd(part, compute_uv=False) ** 2 for part in (rows, rows[:9])]
+    for order in (0.25, 0.5, 3.0, 8.0):
+        each = [renyi(square / square.sum(), alpha=order) for square in squares]
+        assert entropies.sel(order=order).item() == pytest.approx(np.mean(each), rel=1e-5)
+
+
+def renyi(shares: Rows, *, alpha: float) -> float:
+    return math.log((shares**alpha).sum()) / (1 - alpha)
+
+
 def test_rows_left_out_are_left_out_of_the_path() -> None:
     square = np.array([[9.0, 9], [0, 0], [1, 0], [1, 1], [0, 1]])
     found = measure(square, population="content", causal=True)

@@ -27,6 +27,7 @@ ROW_SITES = {
     "attention_first_key",
     "attention_logit_deviation",
     "attention_max",
+    "attention_received",
 }
 PROBABILITIES = "attention_probability"
 # Their attention does not go through the interface of transformers, or there is none.
@@ -223,6 +224,8 @@ def _reductions(probabilities: Tensor, *, causal: bool) -> dict[str, NDArray[np.
             found["attention_first_key"][at] = row[0]
             found["attention_logit_deviation"][at] = np.log(row).std()
             found["attention_max"][at] = row.max()
+            # Keys that rows after them see, all rows where the model is not causal.
+            found["attention_received"][at] = matrix[position if causal else 0 :, position].mean()
     return found
 
 

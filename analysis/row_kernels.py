@@ -17,12 +17,10 @@ Rows = npt.NDArray[np.floating]
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 Integers = npt.NDArray[np.signedinteger]
-Vectors = tuple[Floats, Floats, Floats, Floats]
+Words = npt.NDArray[np.unsignedinteger]
 
 _STRIP_ROWS: Final = 16
 """Rows whose powers are summed in the precision of the product before float64 takes over."""
-
-_TILE: Final = 64
 
 _ROWS_AT_ONCE: Final = 4
 """Rows summed before what is in memory is added to."""
@@ -44,29 +42,43 @@ def measure_norms(rows: Rows, norms: Floats) -> None:
         norms[i] = np.sqrt(total)
 
 
-@compiled()
-def measure_sizes(
-    bits: Integers, mask: np.signedinteger, first: Indices, peaks: Integers, drawn: Integers
+@compiled("reassoc", "contract")
+def measure_rows(
+    rows: Rows,
+    words: Words,
+    sign: np.unsignedinteger,
+    first: Indices,
+    norms: Floats,
+    peaks: Words,
+    drawn: Words,
 ) -> None:
-    """Write the size of the largest value of every row, and those of some others.
+    """Write the norm of every row, the size of its largest value, and those of some others.
 
-    Sizes are read as integers, which rise with them; NaN is the largest of all.
+    Sizes are read as unsigned integers, which rise with them; NaN is the largest of all. A row is
+    still in the first cache when its sizes are looked at.
 
     Args:
-        bits: Bits of the rows (token, dim).
-        mask: All bits but the sign.
+        rows: Rows (token, dim).
+        words: Their bits (token, dim).
+        sign: All bits but the sign.
         first: First dimension drawn of each row (token); the others follow at equal distances.
+        norms: Receives the norms (token); NaN or infinite where the row is not finite.
         peaks: Receives the largest sizes (token).
         drawn: Receives the sizes drawn (token, value).
     """
-    width, count = bits.shape[1], drawn.shape[1]
-    for i in range(bits.shape[0]):
-        largest = mask ^ mask
+    width, count = rows.shape[1], drawn.shape[1]
+    for i in range(rows.shape[0]):
+        total = 0.0
         for t in range(width):
-            largest = max(largest, bits[i, t] & mask)
+            value = np.float64(rows[i, t])
+            total += value * value
+        norms[i] = np.sqrt(total)
+        largest = peaks.dtype.type(0)
+        for t in range(width):
+            largest = max(largest, peaks.dtype.type(words[i, t] & sign))
         peaks[i] = largest
         for k in range(count):
-            drawn[i, k] = bits[i, (first[i] + k * width // count) % width] & mask
+            drawn[i, k] = words[i, (first[i] + k * width // count) % width] & sign
 
 
 @compiled()
@@ -178,20 +190,36 @@ def sum_directions(
         rows: Rows (token, dim).
         inverse: One over the norm of each row (token).
         part: Part of each row (token), negative for rows to leave out.
-        segment: Segment of each row (token).
+        segment: Segment of each row (token), never falling.
         sums: Sums (segment, part, dim), added to.
         squares: Sums of squares (part, dim), added to.
     """
-    for i in range(rows.shape[0]):
-        p = part[i]
+    i = 0
+    while i < rows.shape[0]:
+        p, s, a = part[i], segment[i], inverse[i]
+        last = i + _ROWS_AT_ONCE - 1
         if p < 0:
-            continue
-        s = segment[i]
-        factor = inverse[i]
-        for t in range(rows.shape[1]):
-            value = rows[i, t] * factor
-            sums[s, p, t] += value
-            squares[p, t] += value * value
+            i += 1
+        elif (
+            last < rows.shape[0]
+            and segment[last] == s
+            and part[i + 1] == p
+            and part[i + 2] == p
+            and part[last] == p
+        ):
+            b, c, d = inverse[i + 1], inverse[i + 2], inverse[last]
+            for t in range(rows.shape[1]):
+                x, y = rows[i, t] * a, rows[i + 1, t] * b
+                z, w = rows[i + 2, t] * c, rows[last, t] * d
+                sums[s, p, t] += (x + y) + (z + w)
+                squares[p, t] += (x * x + y * y) + (z * z + w * w)
+            i += _ROWS_AT_ONCE
+        else:
+            for t in range(rows.shape[1]):
+                value = rows[i, t] * a
+                sums[s, p, t] += value
+                squares[p, t] += value * value
+            i += 1
 
 
 @compiled("reassoc", "contract")
@@ -214,106 +242,18 @@ def square_sums(sums: Floats, first: int, last: int, squares: Floats) -> None:
         squares[s] = total
 
 
-@compiled()
-def merge_central(a: int, b: int, own: Vectors, other: Vectors) -> None:
-    """Merge the mean and the central sums of the second to fourth powers of b rows into those of a.
-
-    Args:
-        a: Number of the first rows.
-        b: Number of the others.
-        own: Their mean, squares, cubes and quartics (dim), changed.
-        other: The same of the others.
-    """
-    n = a + b
-    mean, squares, cubes, quartics = own
-    for t in range(mean.shape[0]):
-        gap = other[0][t] - mean[t]
-        square = gap * gap
-        quartics[t] += (
-            other[3][t]
-            + 4 * gap * (a * other[2][t] - b * cubes[t]) / n
-            + 6 * square * (a * (a / n) * other[1][t] + b * (b / n) * squares[t]) / n
-            + square * square * (a * (b / n) * (a / n * a - a / n * b + b / n * b) / n)
-        )
-        cubes[t] += (
-            other[2][t]
-            + 3 * gap * (a * other[1][t] - b * squares[t]) / n
-            + square * gap * (a * (b / n) * ((a - b) / n))
-        )
-        squares[t] += other[1][t] + square * (a * (b / n))
-        mean[t] += gap * (b / n)
-
-
-@compiled()
-def add_outer(matrix: Rows, vector: Floats, factor: float) -> None:
-    """Add factor · vector vectorᵀ to a matrix (dim, dim) in place."""
-    for i in range(matrix.shape[0]):
-        weight = factor * vector[i]
-        for j in range(matrix.shape[1]):
-            matrix[i, j] += weight * vector[j]
-
-
-@compiled()
-def subtract_symmetric(matrix: Floats, left: Floats, right: Floats) -> None:
-    """Subtract left rightᵀ + right leftᵀ from a matrix (dim, dim) in place."""
-    for i in range(matrix.shape[0]):
-        for j in range(matrix.shape[1]):
-            matrix[i, j] -= left[i] * right[j] + right[i] * left[j]
-
-
-@compiled()
-def add_triangle(product: Rows, matrix: Floats) -> None:
-    """Add the lower triangle of a product (dim, dim) to that of a matrix."""
-    for i in range(matrix.shape[0]):
-        for j in range(i + 1):
-            matrix[i, j] += product[i, j]
-
-
-@compiled()
-def finish_scatter(matrix: Floats, offset: Floats, n: float, factor: float) -> None:
-    """Make the scatter about the mean, times a factor, of the lower triangle of Σxxᵀ.
-
-    Args:
-        matrix: Σxxᵀ (dim, dim), of which the lower triangle is read; receives all of it.
-        offset: The mean of x (dim).
-        n: Number of x.
-        factor: What the scatter is multiplied by.
-    """
-    for i in range(matrix.shape[0]):
-        weight = n * offset[i]
-        for j in range(i + 1):
-            matrix[i, j] = (matrix[i, j] - weight * offset[j]) * factor
-            matrix[j, i] = matrix[i, j]
-
-
-@compiled()
-def pack_triangle(matrix: Floats, unit: float, packed: npt.NDArray[np.float32]) -> None:
-    """Write the lower triangle of a matrix (dim, dim), divided by ``unit``, row after row."""
-    at = 0
-    for i in range(matrix.shape[0]):
-        for j in range(i + 1):
-            packed[at + j] = matrix[i, j] / unit
-        at += i + 1
-
-
 @compiled("contract")
-def unpack_triangle(
-    packed: npt.NDArray[np.float32], unit: float, vector: Floats, weight: float, matrix: Floats
-) -> None:
-    """Add what ``pack_triangle`` wrote, and weight · vector vectorᵀ, to a lower triangle."""
-    at = 0
-    for i in range(matrix.shape[0]):
-        factor = weight * vector[i]
-        for j in range(i + 1):
-            matrix[i, j] += packed[at + j] * unit + factor * vector[j]
-        at += i + 1
+def centre_rows(rows: Rows, selected: Indices, factors: Rows, shift: Rows, centred: Rows) -> None:
+    """Write the selected rows, scaled, about a shift.
 
-
-@compiled()
-def mirror(matrix: Floats) -> None:
-    """Fill the upper triangle of a matrix (dim, dim) by symmetry."""
-    for start in range(0, matrix.shape[0], _TILE):
-        stop = min(start + _TILE, matrix.shape[0])
-        for i in range(start, matrix.shape[0]):
-            for j in range(start, min(stop, i)):
-                matrix[j, i] = matrix[i, j]
+    Args:
+        rows: Rows (token, dim).
+        selected: Numbers of the rows, as many as ``centred`` holds.
+        factors: What each row (token) is multiplied by.
+        shift: What is subtracted afterwards (dim).
+        centred: Receives the rows (selected, dim).
+    """
+    for s in range(selected.shape[0]):
+        row, factor = rows[selected[s]], factors[selected[s]]
+        for t in range(rows.shape[1]):
+            centred[s, t] = row[t] * factor - shift[t]
