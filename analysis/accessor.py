@@ -8,9 +8,9 @@ import xarray as xr
 
 from analysis.choose import MetricLike
 from analysis.errors import UnknownMetricError
-from analysis.evaluate import SAMPLE_ROWS
 from analysis.labelled import compute_metrics
 from analysis.metrics import METRICS
+from analysis.plan import SAMPLE_ROWS
 
 
 class Geometry:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Final
 
 from analysis.errors import InputError
-from analysis.evaluate import Plan, asks_first_alone, request_of
 from analysis.groups import group_count
 from analysis.layer import needed_keys
 from analysis.magnitudes import drawn_per_row
+from analysis.plan import Plan, asks_first_alone, request_of
 from analysis.rows import BLOCK_ROWS
 
 IDLE_BYTES: Final = 256 << 20
@@ -57,7 +57,7 @@ def needed_bytes(plan: Plan, *, dim: int, n: int) -> int:
         if plan.errors:
             each = keys * matrix // 4
             held += each * group_count(dim, keys, request_of(plan).scatter_bytes)
-    if asks_first_alone(plan):
+    if asks_first_alone(plan, dim):
         held += min(4 * n * dim, HELD_BYTES)
     reach = max((metric.k for metric in plan.metrics if metric.needs == "neighbors"), default=0)
     drawn = min(plan.sample, n) if reach else 0

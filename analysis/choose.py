@@ -7,9 +7,9 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from analysis.errors import InputError, UnknownMetricError
-from analysis.evaluate import SAMPLE_ROWS, Plan
 from analysis.metrics import METRICS, Metric
 from analysis.metrics.metric import FloatArray
+from analysis.plan import SAMPLE_ROWS, Plan
 from analysis.populations import POPULATIONS, choose_populations
 from analysis.statistics import Statistics
 

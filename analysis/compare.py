@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from analysis.comparisons import Compared, check_comparison, run_comparison
 from analysis.engines import THREADS, check_scheduler, run_tasks
-from analysis.evaluate import SAMPLE_ROWS
 from analysis.matrices import Over, Subject, boxes_of, find_matrices, is_missing
+from analysis.plan import SAMPLE_ROWS
 from store.metrics import write_metrics
 from store.repository import Repository
 

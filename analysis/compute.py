@@ -11,9 +11,9 @@ import xarray as xr
 
 from analysis.choose import MetricLike, make_plan
 from analysis.engines import THREADS, check_scheduler, run_tasks
-from analysis.evaluate import SAMPLE_ROWS
 from analysis.head_pairs import HeadPairResult, HeadPairTask
 from analysis.head_work import HeadWork, divide_metrics, find_head_work
+from analysis.plan import SAMPLE_ROWS
 from analysis.stretches import Outcome, StretchCollector, StretchResult, Task, divide, run_task
 from analysis.tasks import SlabResult, SlabTask, batch_tasks, check_tasks, slab_bytes
 from analysis.work import RESIDUAL, definitions_of, find_work, labelled_results

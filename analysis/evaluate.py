@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from analysis.first_component import FirstComponent
+from analysis.freed import give_back_freed
 from analysis.jackknife import leave_out_groups, standard_error
 from analysis.layer import LayerStatistics
 from analysis.metrics.metric import STDERR, Metric
 from analysis.neighborhoods import Sample, choose_rows, measure_neighborhood, sample_tokens
 from analysis.onepass import pass_over, pass_over_all
 from analysis.outliers import DROPPED
+from analysis.plan import Plan, Results, asks_first_alone, moment_metrics, request_of
 from analysis.populations import CONTENT, FIRST, SPECIAL, UNCHOSEN, Population, TokenTable
 from analysis.request import Request
 from analysis.rows import RowSource
@@ -24,42 +25,6 @@ from analysis.statistics import Statistics
 from analysis.streams import STREAMED, first_of, measure_streams
 
 Floats = npt.NDArray[np.float64]
-
-SAMPLE_ROWS: Final = 10_000
-"""Rows among which neighbours are sought, unless told otherwise."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is to be measured of every layer.
-
-    Attributes:
-        metrics: Metrics of moments and of neighbours.
-        populations: Populations that metrics of moments are computed for.
-        neighbor_populations: Populations that metrics of neighbours are computed for.
-        errors: Whether standard errors are computed.
-        seed: Seed of the sample that neighbours are sought in.
-        sample: Rows of that sample.
-        threads: Threads of the search for neighbours.
-        drop_nonfinite: Whether rows with NaN or infinity are left out, instead of refused.
-        exclude_own_sequence: Whether neighbours are sought in other sequences only.
-        memory: Bytes that a worker has, None where that was not stated.
-    """
-
-    metrics: tuple[Metric, ...]
-    populations: tuple[Population, ...]
-    neighbor_populations: tuple[Population, ...]
-    errors: bool = True
-    seed: int = 0
-    sample: int = SAMPLE_ROWS
-    threads: int = 1
-    drop_nonfinite: bool = False
-    exclude_own_sequence: bool = False
-    memory: int | None = None
-
-
-Results = dict[str, dict[str, Floats]]
-"""Values by variable and population."""
 
 
 def measure_layer(source: RowSource, table: TokenTable, plan: Plan) -> Results:
@@ -81,7 +46,7 @@ def measure_layer(source: RowSource, table: TokenTable, plan: Plan) -> Results:
     """
     choices = _choices(table, plan)
     passed = [choice for choice in choices if _needs_pass(choice[1])]
-    wanted = [(rows, request_of(part, held=source.held)) for rows, part in passed]
+    wanted = [(rows, _request(source, part)) for rows, part in passed]
     found = pass_over_all(source, wanted)
     layers = dict(zip((part for _, part in passed), found, strict=True))
     del found
@@ -97,6 +62,11 @@ def measure_layer(source: RowSource, table: TokenTable, plan: Plan) -> Results:
             del layer
         _put_neighbors(results, source, rows, part, median)
     return results
+
+
+def _request(source: RowSource, plan: Plan) -> Request:
+    first_alone = source.held and asks_first_alone(plan, source.width)
+    return request_of(plan, products=not first_alone)
 
 
 def _needs_pass(plan: Plan) -> bool:
@@ -129,40 +99,6 @@ def _of_populations(plan: Plan, kept: Collection[Population]) -> Plan:
     )
 
 
-def moment_metrics(plan: Plan) -> tuple[Metric, ...]:
-    """Return the metrics of a plan that are finished from a pass over all rows."""
-    return tuple(metric for metric in plan.metrics if metric.needs != "neighbors")
-
-
-def asks_first_alone(plan: Plan) -> bool:
-    """Return whether the first component is asked for, and nothing that needs all of them."""
-    metrics = [one for one in moment_metrics(plan) if one.needs in ("spectrum", "partition")]
-    return bool(metrics) and all(metric.first_only for metric in metrics)
-
-
-def request_of(plan: Plan, *, held: bool = False) -> Request:
-    """Return what a pass has to collect for a plan.
-
-    Args:
-        plan: What is measured.
-        held: Whether the rows are in memory: the first component alone needs no products then.
-    """
-    metrics = moment_metrics(plan)
-    spectral = any(metric.needs in ("spectrum", "partition") for metric in metrics)
-    scatter = spectral and not (held and asks_first_alone(plan))
-    central = spectral or any(metric.needs in ("moments", "frequency") for metric in metrics)
-    return Request(
-        plan.populations if metrics else plan.neighbor_populations,
-        scatter=scatter,
-        central=central,
-        shapes=any(metric.needs == "sequences" for metric in metrics),
-        errors=scatter and plan.errors,
-        grouped=plan.errors,
-        drop_nonfinite=plan.drop_nonfinite,
-        memory=plan.memory,
-    )
-
-
 def finish_moments(
     source: RowSource, layer: LayerStatistics, table: TokenTable, plan: Plan
 ) -> Results:
@@ -177,6 +113,7 @@ def finish_moments(
         plan: What to compute; metrics of neighbours are left out.
     """
     metrics = moment_metrics(plan)
+    spectral = any(metric.needs == "spectrum" for metric in metrics)
     results: Results = {}
     known: dict[tuple[bool, bytes], dict[str, Floats]] = {}
     for population in plan.populations:
@@ -189,7 +126,7 @@ def finish_moments(
         if layer.scatter and total.blurred:
             precise = pass_over(source, table, replace(request_of(plan), precise=True))
             return finish_moments(source, precise, table, plan)
-        if not layer.scatter and asks_first_alone(plan) and not total.constant:
+        if spectral and not (layer.scatter or total.constant):
             first = first_of(source, layer, population, moments.central)
             if first is None:
                 whole = pass_over(source, table, request_of(plan))
@@ -252,9 +189,11 @@ def _put_neighbors(
 ) -> None:
     metrics = tuple(metric for metric in plan.metrics if metric.needs == "neighbors")
     if metrics:
+        give_back_freed()
         for population in plan.neighbor_populations:
             values = _neighbor_values(source, table, population, metrics, plan, median)
             _put(results, population, values)
+        give_back_freed()
 
 
 def _neighbor_values(

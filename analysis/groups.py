@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from analysis.matrix_kernels import pack_triangle, unpack_triangle
+from analysis.matrix_kernels import add_outer, add_triangle, pack_triangle, unpack_triangle
 from analysis.populations import TokenTable
 
 Floats = npt.NDArray[np.float64]
@@ -56,6 +56,34 @@ def group_bounds(table: TokenTable, groups: int = GROUPS) -> Indices:
     before = np.maximum(after - 1, 0)
     nearer = np.where(wanted - starts[before] < starts[after] - wanted, before, after)
     return np.unique(np.concatenate([[0], starts[nearer], [table.n]])).astype(np.int64)
+
+
+class PackedRows:
+    """The scatter of a few rows, kept as these rows: of fewer than an eighth of the dimensions.
+
+    Args:
+        rows: The rows (token, dim).
+    """
+
+    def __init__(self, rows: Floats) -> None:
+        centred = rows - rows.mean(axis=0)
+        self._unit = float(np.abs(centred).max(initial=0.0)) or 1.0
+        self._values = (centred / self._unit).astype(np.float32)
+
+    @staticmethod
+    def suits(n: int, dim: int) -> bool:
+        """Return whether n rows of width ``dim`` take less memory than their scatter, packed."""
+        return 0 < n <= dim // 8
+
+    def add_to(self, matrix: Floats, vector: Floats, weight: float) -> None:
+        """Add the scatter and weight · vector vectorᵀ to the lower triangle of one (dim, dim).
+
+        Rows about their mean are rounded to float32 relative to the largest element.
+        """
+        values = self._values.astype(np.float64) * self._unit
+        product = values.T @ values
+        add_outer(product, vector, weight)
+        add_triangle(product, matrix)
 
 
 class PackedMatrix:

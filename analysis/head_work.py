@@ -10,11 +10,11 @@ import xarray as xr
 
 from analysis.choose import MetricLike
 from analysis.errors import InputError
-from analysis.evaluate import Plan
 from analysis.groups import GROUPS
 from analysis.head_pairs import HeadPairTask, result_name
 from analysis.metrics.heads import HEAD_METRICS
 from analysis.metrics.metric import Metric
+from analysis.plan import Plan
 from analysis.work import nonfinite_slots
 from store.metrics import Definition, missing_metrics
 from store.repository import Repository

@@ -49,6 +49,11 @@ class SlabRows:
         self._stop = slab.n_tokens if stop is None else stop
 
     @property
+    def width(self) -> int:
+        """Width of a row."""
+        return self._slab.shape[-1]
+
+    @property
     def held(self) -> bool:
         """False: they are read anew each time."""
         return False

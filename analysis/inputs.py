@@ -38,6 +38,11 @@ class ArrayRows:
         self._order = order
 
     @property
+    def width(self) -> int:
+        """Width of a row."""
+        return int(self._array.shape[1])
+
+    @property
     def held(self) -> bool:
         """Whether the rows are in memory, so that it costs nothing to read them again."""
         return self._array.chunks is None and self._order is None

@@ -12,8 +12,9 @@ import xarray as xr
 from analysis.blas import one_blas_thread
 from analysis.choose import MetricLike, make_plan
 from analysis.errors import InputError
-from analysis.evaluate import SAMPLE_ROWS, Plan, Results, measure_layer
+from analysis.evaluate import measure_layer
 from analysis.inputs import CAUSAL, ArrayRows, read_table, width_dimension
+from analysis.plan import SAMPLE_ROWS, Plan, Results
 from analysis.populations import TokenTable
 from analysis.results import assemble
 from store.schema import TOKEN

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from analysis.groups import PackedMatrix
+from analysis.groups import PackedMatrix, PackedRows
 from analysis.magnitudes import Magnitudes, Sizes
 from analysis.matrix_kernels import mirror
 from analysis.moments import CentralMoments, Directions, Moments
@@ -32,11 +32,11 @@ class GroupPart:
 
     Attributes:
         central: Central moments, without the scatter.
-        scatter: The scatter (dim, dim), None where no standard error will need it.
+        scatter: The scatter, None where no standard error will need it.
     """
 
     central: CentralMoments
-    scatter: PackedMatrix | None
+    scatter: PackedMatrix | PackedRows | None
 
 
 @dataclass

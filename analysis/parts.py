@@ -7,7 +7,7 @@ from collections.abc import Collection
 import numpy as np
 import numpy.typing as npt
 
-from analysis.groups import PackedMatrix
+from analysis.groups import PackedMatrix, PackedRows
 from analysis.layer import UNIT, GroupPart
 from analysis.moments import CentralMoments
 from analysis.outliers import EXCLUDED, OUTLIER, TYPICAL, Parts
@@ -65,9 +65,12 @@ class PartMoments:
         """Let the rows added from now on belong to the next group."""
         group = {}
         for key, stage in self._stages.items():
+            few = stage.few_rows() if self._keep_scatters else None
             central = stage.take()
             matrix = central.scatter if self._keep_scatters else None
-            packed = None if matrix is None else PackedMatrix(matrix)
+            packed: PackedMatrix | PackedRows | None = None
+            if matrix is not None:
+                packed = PackedMatrix(matrix) if few is None else PackedRows(few)
             vectors = CentralMoments.zero(self._dim, scatter=False)
             vectors.merge(central)
             group[key] = GroupPart(vectors, packed)

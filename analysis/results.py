@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from analysis.evaluate import Plan, Results
 from analysis.frequency import FREQUENCIES
 from analysis.metrics.intrinsic_dimension import DECIMATIONS, GRIDE_SCALES
 from analysis.metrics.metric import STDERR, Metric
+from analysis.plan import Plan, Results
 from analysis.populations import POPULATIONS
 from analysis.positions import POSITIONS
 from analysis.shapes import RENYI_ORDERS

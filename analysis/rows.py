@@ -21,6 +21,11 @@ class RowSource(Protocol):
     """Rows of one layer, read in token order or picked one by one."""
 
     @property
+    def width(self) -> int:
+        """Width of a row."""
+        ...
+
+    @property
     def held(self) -> bool:
         """Whether they are in memory, so that it costs nothing to read them again."""
         ...

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.gram import gram, on_cpu
+from analysis.groups import PackedRows
 from analysis.matrix_kernels import add_triangle, finish_scatter
 from analysis.moments import CentralMoments
 from analysis.row_kernels import stage_rows
@@ -90,6 +91,13 @@ class Stage:
             selected = selected[len(taken) :]
             if self._held == self._capacity:
                 self._multiply()
+
+    def few_rows(self) -> Floats | None:
+        """Return the rows of the present group (token, dim), None unless they are few."""
+        if self._n or self._staged is None or not PackedRows.suits(self._held, self._dim):
+            return None
+        assert self._shift is not None
+        return (self._staged[: self._held] + self._shift) / self._scale
 
     def take(self) -> CentralMoments:
         """Return the moments of the rows added since the last call, and start afresh."""

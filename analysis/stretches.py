@@ -10,11 +10,12 @@ from typing import Final
 import numpy as np
 
 from analysis.blas import one_blas_thread
-from analysis.evaluate import finish_moments, moment_metrics, request_of
+from analysis.evaluate import finish_moments
 from analysis.head_pairs import HeadPairResult, HeadPairTask, measure_head_pair
 from analysis.heads import SlabRows, head_dimension
 from analysis.onepass import pass_part
 from analysis.partial import PartialPass, combine, median_norm
+from analysis.plan import moment_metrics, request_of
 from analysis.tasks import SlabResult, SlabTask, run_slab_tasks, slab_bytes, stored_table
 from store.slab import Slab
 

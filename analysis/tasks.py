@@ -10,9 +10,10 @@ import numpy as np
 
 from analysis.blas import one_blas_thread
 from analysis.budget import HELD_BYTES, check_memory
-from analysis.evaluate import Plan, Results, asks_first_alone, measure_layer
+from analysis.evaluate import measure_layer
 from analysis.heads import has_rows, row_sources
 from analysis.inputs import CAUSAL
+from analysis.plan import Plan, Results, asks_first_alone
 from analysis.populations import TokenTable
 from store.schema import DIM, HEAD_DIM, TOKEN
 from store.slab import Slab, token_table
@@ -91,6 +92,7 @@ def stored_table(uri: str, path: str, snapshot: str) -> TokenTable:
 def _run(task: SlabTask) -> SlabResult:
     slab = task.slab
     table = stored_table(slab.uri, slab.path, slab.snapshot)
-    hold = has_rows(slab) and asks_first_alone(task.plan) and slab_bytes(slab) <= HELD_BYTES
+    wanted = has_rows(slab) and asks_first_alone(task.plan, slab.shape[-1])
+    hold = wanted and slab_bytes(slab) <= HELD_BYTES
     sources = row_sources(slab, hold=hold)
     return SlabResult(task, tuple(measure_layer(one, table, task.plan) for one in sources))

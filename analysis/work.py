@@ -10,11 +10,11 @@ import numpy as np
 import xarray as xr
 
 from analysis.errors import InputError
-from analysis.evaluate import Plan
 from analysis.groups import GROUPS
 from analysis.heads import has_rows, has_values, head_dimension
 from analysis.metrics.metric import Metric
 from analysis.metrics.values import SINK, VALUE_METRICS
+from analysis.plan import Plan
 from analysis.results import assemble
 from analysis.tasks import SlabResult, SlabTask
 from store.arrays import member

@@ -28,9 +28,10 @@ import numpy as np
 
 from analysis.blas import one_blas_thread
 from analysis.choose import make_plan
-from analysis.evaluate import Plan, measure_layer
+from analysis.evaluate import measure_layer
 from analysis.heads import SlabRows
 from analysis.metrics import METRICS
+from analysis.plan import Plan
 from analysis.tasks import stored_table
 from benchmarks.figures import Figure, show
 from store.corpora import CorpusSpec, create_corpus

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 import xarray as xr
 
-from analysis import compute_metrics
+from analysis import compute_metrics, plan
 from analysis.compute import measure
 from analysis.first_component import TOLERANCE, find_first
 from analysis.groups import group_bounds
@@ -20,6 +20,12 @@ NAMES = ["svd_anisotropy", "stable_rank"]
 POPULATIONS = ["all", "content", "typical", "unit"]
 LENGTH = 20
 Rows = npt.NDArray[np.floating]
+
+
+@pytest.fixture(autouse=True)
+def _any_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let narrow rows, which tests can afford, be taken for wide ones."""
+    monkeypatch.setattr(plan, "NARROW", 0)
 
 
 def layer(n: int = 1200, d: int = 96, *, decay: float = 0.8, offset: float = 3.0) -> Rows:
@@ -146,6 +152,13 @@ def test_rows_that_are_not_finite_are_left_out_of_it(make_stored, memory_uri: st
     found = read_metrics(stored.repository, stored.path)["svd_anisotropy"].sel(step=1)
     for rows, value in zip(broken, found.values.ravel(), strict=True):
         assert value == pytest.approx(share(np.delete(rows, 30, axis=0).astype(float)), rel=1e-6)
+
+
+def test_narrow_rows_take_a_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    data = labelled(layer(n=400, d=40).astype(np.float32))
+    alone, whole = (compute_metrics(data, names) for names in (NAMES, [*NAMES, "spectrum"]))
+    xr.testing.assert_identical(alone["svd_anisotropy"], whole["svd_anisotropy"])
 
 
 def test_a_stored_layer_is_read_once_for_it(make_stored, memory_uri: str, monkeypatch) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import numpy.typing as npt
 import pytest
 import xarray as xr
 
 from analysis import METRICS, compute_metrics
-from analysis.groups import PackedMatrix, group_bounds, group_count
+from analysis.groups import PackedMatrix, PackedRows, group_bounds, group_count
 from analysis.inputs import ArrayRows
 from analysis.jackknife import leave_out_groups, standard_error
 from analysis.onepass import pass_over
@@ -81,6 +83,45 @@ def test_a_packed_matrix_comes_back() -> None:
     PackedMatrix(matrix).add_to(found, vector, 1e29)
     expected = np.tril(1 + matrix + 1e29 * np.multiply.outer(vector, vector))
     np.testing.assert_allclose(np.tril(found), expected, rtol=1e-6)
+
+
+def test_the_scatter_of_few_rows_is_kept_as_rows() -> None:
+    rng = np.random.default_rng(3)
+    rows = (rng.standard_normal((8, 64)) * 1e3 + 1e6) * 1e20
+    assert PackedRows.suits(8, 64)
+    assert not PackedRows.suits(9, 64)
+    centred = rows - rows.mean(axis=0)
+    matrix, vector = centred.T @ centred, rng.standard_normal(64)
+    found, other = np.ones((2, 64, 64))
+    PackedRows(rows).add_to(found, vector, 1e45)
+    PackedMatrix(matrix).add_to(other, vector, 1e45)
+    expected = np.tril(1 + matrix + 1e45 * np.multiply.outer(vector, vector))
+    for each in (found, other):
+        np.testing.assert_allclose(np.tril(each), expected, atol=1e-6 * matrix.max())
+
+
+@pytest.mark.parametrize("offset", [0.0, 1000.0])
+def test_groups_with_few_rows_of_a_part_have_their_scatter(offset: float) -> None:
+    # Three first tokens of each group beside sixty others, in 32 dimensions.
+    rng = np.random.default_rng(4)
+    rows = (rng.standard_normal((630, 32)) + offset * rng.standard_normal(32)).astype(np.float32)
+    sequence = np.repeat(np.arange(30), 21)
+    tokens = TokenTable.from_coordinates(
+        special=np.zeros(630, bool),
+        position=np.tile(np.arange(21), 30),
+        sequence=sequence,
+        causal=True,
+    )
+    source = ArrayRows(xr.Variable(("token", "dim"), rows))
+    layer = pass_over(source, tokens, Request((ALL, POPULATIONS["content"])))
+    for group, (first, last) in enumerate(itertools.pairwise(layer.bounds.tolist())):
+        for population in (ALL, POPULATIONS["content"]):
+            chosen = rows[first:last].astype(np.float64)
+            if population.from_content:
+                chosen = chosen[np.arange(len(chosen)) % 21 > 0]
+            centred = chosen - chosen.mean(axis=0)
+            scatter = layer.group_scatter(population, group)
+            np.testing.assert_allclose(scatter, centred.T @ centred, atol=2e-5 * len(chosen))
 
 
 def test_all_but_spectra_are_recomputed_exactly() -> None:

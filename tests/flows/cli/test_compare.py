@@ -9,6 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from analysis import METRICS
+from analysis.metrics.heads import HEAD_METRICS
+from analysis.metrics.values import VALUE_METRICS
 from flows.capture.checkpoints import find_checkpoints
 from flows.cli import actlas
 from flows.corpora import Chunking, add_texts
@@ -65,6 +67,9 @@ def test_what_needs_more_memory_than_a_worker_has_is_refused(filled: str) -> Non
 
 def test_every_metric_is_listed() -> None:
     listed = json.loads(CliRunner().invoke(actlas, ["metrics", "--json"]).output)
-    assert [metric["name"] for metric in listed] == list(METRICS)
+    names = [metric["name"] for metric in listed]
+    assert names[: len(METRICS)] == list(METRICS)
+    # Those of two sites, and of sites of one number a token.
+    assert names[len(METRICS) :] == [*HEAD_METRICS, *(metric.name for metric in VALUE_METRICS)]
     assert all(metric["meaning"] and metric["range"] and metric["cost"] for metric in listed)
     assert "rankme" in CliRunner().invoke(actlas, ["metrics"]).output
