@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import google_crc32c
 import numpy as np
 import pytest
@@ -199,3 +201,10 @@ def test_a_step_of_such_chunks_is_the_same_to_every_reader(source, toy, memory_u
         for chunk in range(3)
     ]
     assert group["stored_bytes"][0] == sum(sizes)
+
+
+def test_a_chunk_of_an_earlier_version_is_decoded_for_ever():
+    """``data/chunk.blosc``: two blocks of square roots in bfloat16, as written in November 2026."""
+    encoded = (Path(__file__).parent / "data" / "chunk.blosc").read_bytes()
+    roots = as_bfloat16(np.sqrt(np.arange(16384, dtype=np.float32))).reshape(64, 256)
+    np.testing.assert_array_equal(decoded(encoded, roots.shape), roots)
