@@ -21,7 +21,7 @@ import yaml
 from distributed import Client, LocalCluster, performance_report
 from distributed.security import Security
 
-from analysis.errors import SchedulerError
+from analysis.errors import SchedulerError, UnknownSchedulerError
 from store.freed_memory import ENVIRONMENT
 
 LOCAL: Final = "local"
@@ -68,12 +68,12 @@ class Jobs:
         """Read ``{cluster: {…}, jobs: {minimum: …, maximum: …}}`` from a YAML file.
 
         Raises:
-            SchedulerError: If the file is not there, or says something else.
+            UnknownSchedulerError: If the file is not there, or says something else.
         """
         try:
             found = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
         except (OSError, UnicodeError, yaml.YAMLError) as error:
-            raise SchedulerError(
+            raise UnknownSchedulerError(
                 f"the cluster file {path!r} cannot be read ({error}); deploy/slurm/jobqueue.yaml is"
                 " one to start from"
             ) from error
@@ -84,7 +84,7 @@ class Jobs:
                 **more,
             } if 0 <= least <= most > 0 and not unknown and not more:
                 return cls(cluster, least, most)
-        raise SchedulerError(
+        raise UnknownSchedulerError(
             f"the cluster file {path!r} must hold 'cluster', arguments of the cluster, and 'jobs',"
             f" with 'minimum' and 'maximum', 0 ≤ minimum ≤ maximum, and nothing else; got {found!r}"
         )
@@ -104,7 +104,7 @@ def check_cluster(scheduler: str) -> None:
     """Refuse a scheduler whose name cannot be one.
 
     Raises:
-        SchedulerError: If it is neither ``local[:N]``, ``slurm:FILE``, ``k8s:FILE`` nor an
+        UnknownSchedulerError: If it is neither ``local[:N]``, ``slurm:FILE``, ``k8s:FILE`` nor an
             address, or its file is not one.
     """
     name, _, count = scheduler.partition(":")
@@ -113,7 +113,7 @@ def check_cluster(scheduler: str) -> None:
         return
     local = name == LOCAL and (count.isdigit() and int(count) > 0 if ":" in scheduler else True)
     if not (local or scheduler.startswith(_PROTOCOLS)):
-        raise SchedulerError(
+        raise UnknownSchedulerError(
             f"no scheduler is called {scheduler!r}; expected 'threads', 'local', 'local:N' with"
             " N processes, 'slurm:FILE' or 'k8s:FILE' with the file of a cluster, or the address"
             " of a Dask scheduler such as 'tcp://host:8786'"

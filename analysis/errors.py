@@ -46,6 +46,10 @@ class SchedulerError(AnalysisError):
     """Work was to be run somewhere that does not exist or does not answer."""
 
 
+class UnknownSchedulerError(SchedulerError):
+    """Work was to be run by what no scheduler is called, or by a cluster whose file is none."""
+
+
 def _suggestion(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=3)

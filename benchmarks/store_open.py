@@ -15,6 +15,9 @@ from store.cells import Cell, write_cells
 from store.layout import fill_value
 from store.schema import STEP, STEP_COORDINATES
 
+OPENINGS = 3
+"""How often a store is opened, of which the least counts."""
+
 
 def measure(*, quick: bool) -> Iterator[list[Figure]]:
     """Measure opening."""
@@ -71,7 +74,7 @@ print(time.perf_counter() - started, mib() - before)
 
 
 def open_in_new_process(place: Path) -> tuple[float, float]:
-    """Return seconds and MiB of opening a store in a process of its own, the least of three."""
+    """Return seconds and MiB of opening a store in a process of its own, the least of some."""
     runs = [
         subprocess.run(
             [sys.executable, "-c", _OPENING, str(place.resolve())],
@@ -80,6 +83,6 @@ def open_in_new_process(place: Path) -> tuple[float, float]:
             check=True,
             cwd=Path(__file__).parents[1],
         ).stdout.split()
-        for _ in range(3)
+        for _ in range(OPENINGS)
     ]
     return min(float(run[0]) for run in runs), min(float(run[1]) for run in runs)

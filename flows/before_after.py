@@ -28,7 +28,7 @@ _SHOWN: Final = ("before", "after", "difference", "stderr")
 UNKNOWN: Final = "?"
 """Verdict on a difference whose standard error is not known."""
 
-Record = Mapping[str, str | int | float]
+Record = dict[str, str | int | float]
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,11 @@ def difference_records(metric: str, compared: Mapping[str, xr.Dataset]) -> list[
         shown = found[list(_SHOWN)]
         frame = shown.to_dataframe(dim_order=list(_DIMS)).dropna(subset="difference")
         for row in frame.reset_index().to_dict("records"):
-            record = {"corpus": corpus, **{dim: row[dim] for dim in _DIMS}, "metric": metric}
+            record: Record = {
+                "corpus": corpus,
+                **{dim: row[dim] for dim in _DIMS},
+                "metric": metric,
+            }
             record |= {name: row[name] for name in _SHOWN}
             record["beyond_error"] = _verdict(row["difference"], row["stderr"])
             records.append(record)

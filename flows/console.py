@@ -170,9 +170,21 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
+def rate(each_second: float | None) -> str:
+    """Return how many things are done in a time, as people read it: ``1,200/s``, ``4.5/min``."""
+    if not each_second:
+        return ""
+    if each_second >= 1:
+        return f"{each_second:,.0f}/s" if each_second >= 10 else f"{each_second:.1f}/s"
+    return f"{60 * each_second:.1f}/min"
+
+
 @contextmanager
 def progress_bar(description: str) -> Iterator[Callable[[int, int], None]]:
     """Show a bar on standard error while the block runs, if that is a terminal.
+
+    Behind it stand how many things are done and how many there are, how many a second, the time
+    taken and the time left.
 
     Args:
         description: What is under way.
@@ -195,11 +207,17 @@ def progress_bar(description: str) -> Iterator[Callable[[int, int], None]]:
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}", markup=False),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
     with Progress(
         *columns, console=console, disable=is_quiet() or not console.is_terminal
     ) as progress:
-        task = progress.add_task(description, total=None)
-        yield lambda more, total: progress.update(task, advance=more, total=total)
+        task = progress.add_task(description, total=None, rate="")
+
+        def tell(more: int, total: int) -> None:
+            progress.update(task, advance=more, total=total)
+            progress.update(task, rate=rate(progress.tasks[0].speed))
+
+        yield tell

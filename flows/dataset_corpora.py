@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from flows.added_corpus import AddedCorpus
-from flows.capture.errors import InputError
+from flows.capture.errors import InputChoiceError, InputError
 from flows.capture.modality import AUDIO, IMAGE, TEXT
 from flows.corpora import Chunking, add_texts
 from flows.item_corpora import add_items
@@ -147,7 +147,9 @@ def _rows(path: Path, split: str | None, cache: str) -> Dataset:
         if split is None and len(names) == 1:
             split = names[0]
         if split not in found:
-            raise InputError(f"{path} has the splits {', '.join(names)}: name one with --split")
+            raise InputChoiceError(
+                f"{path} has the splits {', '.join(names)}: name one with --split"
+            )
         found = found[split]
     return found
 
@@ -171,14 +173,18 @@ def _column(path: Path, kinds: Mapping[str, str], wanted: str | None) -> str:
     if wanted is None and len(likely) == 1:
         return likely[0]
     told = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
-    raise InputError(f"{path} has {told or 'no columns of text, images or sounds'}: name --column")
+    raise InputChoiceError(
+        f"{path} has {told or 'no columns of text, images or sounds'}: name --column"
+    )
 
 
 def _labels(path: Path, rows: Dataset, column: str | None) -> list[str]:
     if column is None:
         return [""] * len(rows)
     if column not in rows.features:
-        raise InputError(f"{path} has no column {column!r}: it has {', '.join(rows.features)}")
+        raise InputChoiceError(
+            f"{path} has no column {column!r}: it has {', '.join(rows.features)}"
+        )
     name_of = getattr(rows.features[column], "int2str", str)
     return [str(name_of(value)) for value in rows[column]]
 

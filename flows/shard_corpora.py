@@ -12,7 +12,7 @@ from typing import Final
 
 from flows.added_corpus import AddedCorpus
 from flows.capture.decoding import IMAGE_SUFFIXES, SOUND_SUFFIXES
-from flows.capture.errors import InputError
+from flows.capture.errors import InputChoiceError, InputError
 from flows.capture.modality import AUDIO, IMAGE, TEXT
 from flows.corpora import Chunking, add_texts
 from flows.dataset_corpora import WHOLE_TEXTS, Columns
@@ -82,7 +82,9 @@ def add_shards(
         IdentityConflictError: If another corpus has the name.
     """
     if columns.split is not None:
-        raise InputError("shards have no splits: choose them by name, as in 'shards/train-*.tar'")
+        raise InputChoiceError(
+            "shards have no splits: choose them by name, as in 'shards/train-*.tar'"
+        )
     shards = find_shards(path)
     samples = [sample for short, shard in shards.items() for sample in read_samples(short, shard)]
     kind, extensions = _choice(path, samples, columns.content)
@@ -101,7 +103,7 @@ def add_shards(
         )
         return replace(added, skipped=skipped)
     if chunking != WHOLE_TEXTS:
-        raise InputError(f"{path} holds {kind}, which is not cut: leave --chunk-… out")
+        raise InputChoiceError(f"{path} holds {kind}, which is not cut: leave --chunk-… out")
     return add_items(
         *(store_uri, name, kind, contents), max_items=max_sequences, seed=seed, strict=strict
     )
@@ -114,7 +116,7 @@ def _choice(path: Path, samples: Sequence[Sample], wanted: str | None) -> tuple[
     chosen = _named(path, counts, wanted) if wanted else _likely(samples, kinds)
     found = {kinds[extension] for extension in chosen}
     if len(found) != 1 or None in found:
-        raise InputError(
+        raise InputChoiceError(
             f"{path} holds {_told(counts)}: name the extension of images, sounds or texts that is"
             f" meant with --column, such as --column {_example(kinds)}"
         )
@@ -125,7 +127,7 @@ def _named(path: Path, counts: Mapping[str, int], wanted: str) -> list[str]:
     chosen = [one.strip().removeprefix(".").lower() for one in re.split("[;,]", wanted)]
     for extension in chosen:
         if extension not in counts:
-            raise InputError(f"{path} has no members .{extension}: it holds {_told(counts)}")
+            raise InputChoiceError(f"{path} has no members .{extension}: it holds {_told(counts)}")
     return chosen
 
 
@@ -170,7 +172,9 @@ def _contents(
             member = replace(member, problem=member.problem or f"its label: {error}")
         contents.append(_Content(sample.name, label, member))
     if column is not None and not any(one.label for one in contents):
-        raise InputError(f"{path} has no label {column!r} in any sample: {_label_hint(samples)}")
+        raise InputChoiceError(
+            f"{path} has no label {column!r} in any sample: {_label_hint(samples)}"
+        )
     return contents
 
 
@@ -182,7 +186,7 @@ def _labels(path: Path, samples: Sequence[Sample], column: str | None) -> Callab
     if _JSON in extensions:
         return lambda sample: _json_label(sample.members.get(_JSON), column or _LABEL)
     if column is not None:
-        raise InputError(f"{path} has no label {column!r}: {_label_hint(samples)}")
+        raise InputChoiceError(f"{path} has no label {column!r}: {_label_hint(samples)}")
     return lambda _sample: ""
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from flows.capture.checkpoints import find_checkpoints
 from flows.capture.configs import load_config
-from flows.capture.errors import CheckpointError
+from flows.capture.errors import CheckpointError, UnknownStepError
 from flows.capture.random_sources import RANDOM_PREFIX
 from flows.capture.rounding import FULL_PRECISION, PRECISIONS, Precision
 from flows.ingestion import prepare_job
@@ -98,7 +98,7 @@ def _find(held: HeldModel, step: HeldStep, where: str, source: str | None) -> Ch
         steps = ", ".join(str(one.step) for one in found)
         found = [one for one in found if one.step == step.step]
         if not found:
-            raise CheckpointError(f"{named} has no step {step.step}: it has {steps}")
+            raise UnknownStepError(f"{named} has no step {step.step}: it has {steps}")
     return replace(found[0], step=step.step)
 
 

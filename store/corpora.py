@@ -11,7 +11,13 @@ import numpy.typing as npt
 import zarr
 
 from .arrays import create_table, member, string_column
-from .errors import ConflictError, IdentityConflictError, StoreError, UnknownNameError
+from .errors import (
+    ConflictError,
+    IdentityConflictError,
+    InvalidNameError,
+    StoreError,
+    UnknownNameError,
+)
 from .format_number import require_format
 from .identity import JSON, identity_difference
 from .lengthen import GROWTH
@@ -140,7 +146,7 @@ def _create_corpus(
     tables: Sequence[tuple[Variable, npt.NDArray[np.generic]]],
 ) -> None:
     if node_name(spec.name) != spec.name:
-        raise StoreError(f"{spec.name!r} cannot name a corpus: expected a name without '/'")
+        raise InvalidNameError(f"{spec.name!r} cannot name a corpus: expected a name without '/'")
     if len({len(values) for _, values in tables}) != 1 or len(tables[0][1]) == 0:
         sizes = ", ".join(f"{variable.name}: {len(values)}" for variable, values in tables)
         raise StoreError(f"corpus {spec.name!r} needs columns of one positive length, got {sizes}")

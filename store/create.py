@@ -22,7 +22,7 @@ from .arrays import (
 from .codec import DEFAULT_CODEC, Codec
 from .corpora import attributes_without, refuse_other
 from .depths import relative_depth
-from .errors import StoreError, UnknownNameError
+from .errors import InvalidNameError, StoreError, UnknownNameError
 from .extent import EXTENTS
 from .held_layers import axis_labels, axis_layers, widen
 from .identity import JSON, column_difference, identity_difference
@@ -118,12 +118,14 @@ def create_model(
     Raises:
         UnknownNameError: If there is no such corpus.
         IdentityConflictError: If the group is there with other tokens, sizes or attributes.
-        StoreError: If token coordinates are missing or of different lengths, or the corpus uses the
-            model's name itself.
+        InvalidNameError: If the corpus uses the model's name itself.
+        StoreError: If token coordinates are missing or of different lengths.
     """
     name = node_name(model)
     if name in {**CORPUS_VARIABLES, **TOKEN_COORDINATES, **ITEM_VARIABLES}:
-        raise StoreError(f"{model!r} is an array of the corpus, so no model can have that name")
+        raise InvalidNameError(
+            f"{model!r} is an array of the corpus, so no model can have that name"
+        )
     if stack not in (None, *STACKS):
         raise StoreError(f"{stack!r} is no stack of a model: expected one of {', '.join(STACKS)}")
     n_tokens = _token_count(tokens)

@@ -17,6 +17,18 @@ class StoreNotFoundError(StoreError):
     """There is no activation store at the given place."""
 
 
+class InvalidLocationError(StoreError):
+    """What was given as the place of a store cannot be one."""
+
+
+class InvalidNameError(StoreError):
+    """A name was given that a corpus, a model or a tag cannot have."""
+
+
+class UnsafeMarginError(StoreError):
+    """Garbage was to be collected that a writer could be about to commit."""
+
+
 class StoreExistsError(StoreError):
     """The place for a new store is taken."""
 

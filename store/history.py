@@ -9,7 +9,8 @@ from typing import Final
 import icechunk
 
 from .configuration import BRANCH
-from .errors import StoreError, UnknownMomentError, UnknownNameError
+from .errors import InvalidNameError, StoreError, UnknownMomentError, UnknownNameError
+from .messages import is_of_slot
 from .repository import Repository
 from .translation import first_line
 
@@ -26,12 +27,15 @@ class Snapshot:
         message: What the commit that made it did.
         written_at: When it was made, in UTC.
         tags: Names given to it.
+        bookkeeping: Whether nothing that is read differs from the state before it: a writer
+            reserved a step, kept it, or gave it up.
     """
 
     id: str
     message: str
     written_at: datetime
     tags: tuple[str, ...]
+    bookkeeping: bool
 
 
 def history(repository: Repository) -> list[Snapshot]:
@@ -40,7 +44,13 @@ def history(repository: Repository) -> list[Snapshot]:
     for name, snapshot in tags(repository).items():
         names.setdefault(snapshot, []).append(name)
     return [
-        Snapshot(str(one.id), one.message, one.written_at, tuple(names.get(str(one.id), ())))
+        Snapshot(
+            str(one.id),
+            one.message,
+            one.written_at,
+            tuple(names.get(str(one.id), ())),
+            is_of_slot(one.message),
+        )
         for one in repository.icechunk.ancestry(branch=BRANCH)
     ]
 
@@ -63,10 +73,12 @@ def create_tag(repository: Repository, name: str, snapshot: str | None = None) -
         The id of the snapshot.
 
     Raises:
-        StoreError: If the name is taken or ``now``, or there is no such snapshot.
+        InvalidNameError: If the name is ``now``.
+        UnknownMomentError: If there is no such snapshot.
+        StoreError: If the name is taken.
     """
     if name == NOW:
-        raise StoreError(
+        raise InvalidNameError(
             f"{NOW!r} cannot name a snapshot: `actlas diff` calls the newest one so, and would"
             " never find the tag; choose another name"
         )

@@ -10,7 +10,12 @@ from urllib.parse import unquote, urlsplit
 
 import icechunk
 
-from .errors import StoreError, StoreExistsError, StoreNotFoundError
+from .errors import (
+    InvalidLocationError,
+    StoreError,
+    StoreExistsError,
+    StoreNotFoundError,
+)
 
 _memory: dict[str, tuple[icechunk.Storage, RLock]] = {}
 
@@ -46,7 +51,7 @@ def locate(uri: str | os.PathLike[str]) -> Location:
             ``az://CONTAINER/PREFIX``.
 
     Raises:
-        StoreError: If the scheme is unknown or the bucket is missing.
+        InvalidLocationError: If the scheme is unknown or the bucket is missing.
     """
     text = os.fspath(uri)
     if "://" not in text:
@@ -58,12 +63,14 @@ def locate(uri: str | os.PathLike[str]) -> Location:
         storage_lock = _memory.setdefault(text, (icechunk.in_memory_storage(), RLock()))
         return Location(text, memory_lock=storage_lock[1])
     if parts.scheme not in ("s3", "gs", "az"):
-        raise StoreError(
+        raise InvalidLocationError(
             f"store URI {text!r} has the scheme {parts.scheme!r}; expected a path, or one of"
             " file://, memory://, s3://, gs://, az://"
         )
     if not parts.netloc:
-        raise StoreError(f"store URI {text!r} names no bucket; expected {parts.scheme}://BUCKET/…")
+        raise InvalidLocationError(
+            f"store URI {text!r} names no bucket; expected {parts.scheme}://BUCKET/…"
+        )
     return Location(text.rstrip("/"))
 
 

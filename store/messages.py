@@ -14,6 +14,22 @@ _MOST_NUMBERS: Final = 6
 _MOST_NAMES: Final = 3
 
 
+RESERVE: Final = "reserve"
+RENEW: Final = "still storing"
+GIVE_UP: Final = "give up"
+"""How the slot of a writer comes to be, is kept and is given back: nothing that is read changes."""
+
+
+def of_slot(what: str, path: str, step: int) -> str:
+    """Say what a writer did with its slot: one of the three above."""
+    return f"{what} {path} step {step}"
+
+
+def is_of_slot(message: str) -> bool:
+    """Whether a commit was about the slot of a writer alone."""
+    return message.startswith((f"{RESERVE} ", f"{RENEW} ", f"{GIVE_UP} "))
+
+
 def stored_step(reservation: Reservation, n_blocks: int) -> str:
     """Say what a writer stored: sites with their layers, or the tokens by which a step grew.
 

@@ -18,7 +18,7 @@ from .arrays import member, step_capacity
 from .cells import read_cells, read_texts, write_cells
 from .claims import claim_slot
 from .columns import Column, read_columns
-from .errors import StoreError, UnknownNameError
+from .errors import UnknownNameError, UnsafeMarginError
 from .history import history, tags
 from .listing import list_groups
 from .messages import dropped_sites
@@ -231,10 +231,10 @@ def require_margin(margin: timedelta) -> None:
     """Refuse a margin within which somebody may be about to commit.
 
     Raises:
-        StoreError: If it is below ten minutes.
+        UnsafeMarginError: If it is below ten minutes.
     """
     if margin < LEAST_MARGIN:
-        raise StoreError(
+        raise UnsafeMarginError(
             f"a margin of {margin} could delete what a writer is about to commit;"
             f" expected at least {LEAST_MARGIN}, and more than the longest write"
         )

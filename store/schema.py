@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from .errors import StoreError
+from .errors import InvalidNameError
 
 FORMAT_VERSION: Final = 3
 """Version of the layout described in docs/STORE_FORMAT.md; a reader refuses a newer one."""
@@ -403,11 +403,11 @@ def node_name(model: str) -> str:
     """Return the group name of a model id: ``EleutherAI/pythia-70m`` → ``EleutherAI--pythia-70m``.
 
     Raises:
-        StoreError: If the id is empty or would not be one plain path segment.
+        InvalidNameError: If the id is empty or would not be one plain path segment.
     """
     name = model.strip().strip("/").replace("/", "--")
     if not name or name in (".", "..") or name == METRICS_GROUP or name.startswith("__"):
-        raise StoreError(
+        raise InvalidNameError(
             f"{model!r} cannot name a corpus or a model: expected a name, or OWNER/NAME for a"
             f" model, other than '.', '..' and {METRICS_GROUP!r}"
         )

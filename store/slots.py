@@ -35,6 +35,7 @@ from .held_layers import (
     without,
 )
 from .identity import JSON
+from .messages import RESERVE, of_slot
 from .repository import Repository
 from .request import AlreadyStored, Request, Work, outstanding
 from .schema import LAYER, STEP, STEP_COORDINATES
@@ -112,7 +113,7 @@ def reserve(repository: Repository, request: Request) -> Reservation | AlreadySt
         return outcome
 
     try:
-        return repository.update(f"reserve {request.path} step {request.step}", change)
+        return repository.update(of_slot(RESERVE, request.path, request.step), change)
     except BaseException:
         for attempt in attempts:
             disown(attempt.writer)

@@ -25,7 +25,7 @@ from .errors import (
 from .heartbeat import Heartbeat
 from .held_rows import HeldRows, held_rows
 from .identity import JSON
-from .messages import stored_step
+from .messages import GIVE_UP, RENEW, of_slot, stored_step
 from .repository import Repository
 from .request import Request
 from .site_depths import erase
@@ -204,7 +204,7 @@ class StepWriter:
         try:
             # A slot that stays reserved is taken over all the same, elsewhere only later.
             with contextlib.suppress(StoreError, icechunk.IcechunkError, OSError):
-                self._repository.update(f"give up {self.path} step {self.step}", change)
+                self._repository.update(of_slot(GIVE_UP, self.path, self.step), change)
         finally:
             self._close()
 
@@ -264,7 +264,7 @@ class StepWriter:
         def change(root: zarr.Group) -> None:
             renew(model_group(root, self.path, self._repository.uri), self._reservation)
 
-        self._repository.update(f"still storing {self.path} step {self.step}", change)
+        self._repository.update(of_slot(RENEW, self.path, self.step), change)
 
     def _require_open(self) -> None:
         if not self._open:

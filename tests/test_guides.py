@@ -3,49 +3,35 @@
 from __future__ import annotations
 
 import re
-import shlex
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from flows.cli import actlas
+sys.path.insert(0, str(Path(__file__).parent))
+
+from documents import pieces_of
+from newcomer import Newcomer
 
 ROOT = Path(__file__).parents[1]
 GUIDES = ROOT / "docs" / "guides"
 FIRST = "ten-minutes"
 AFTERWARDS = ("your-training-run", "queries", "adding-a-metric", "other-tools")
-SERVES_UNTIL_STOPPED = ("explore",)
 
 
-def run_guide(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def run_guide(name: str, monkeypatch: pytest.MonkeyPatch) -> Newcomer:
     """Run the blocks of a guide in the current folder, as one person would in one session."""
     names: dict[str, object] = {}
-    text = (GUIDES / f"{name}.md").read_text(encoding="utf-8")
-    for language, block in re.findall(r"```(python|sh)\n(.*?)```", text, re.DOTALL):
-        if language == "python":
-            exec(compile(block, f"{name}.md", "exec"), names)
-            continue
-        for line in block.splitlines():
-            run_line(shlex.split(line, comments=True), monkeypatch)
-
-
-def run_line(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    if not words:
-        return
-    if words[0] == "export":
-        for setting in words[1:]:
-            variable, _, value = setting.partition("=")
-            monkeypatch.setenv(variable, value)
-        return
-    assert words[0] == "actlas", words
-    if words[1] in SERVES_UNTIL_STOPPED:
-        actlas.commands[words[1]].make_context(words[1], words[2:])
-        return
-    result = CliRunner().invoke(actlas, words[1:], catch_exceptions=False)
-    assert result.exit_code == 0, f"{shlex.join(words)}\n{result.output}"
+    newcomer = Newcomer(monkeypatch)
+    pieces = [one for one in pieces_of(__file__) if f"/{name}.md#" in one.document]
+    assert pieces
+    for piece in pieces:
+        if piece.kind == "python":
+            exec(compile(piece.text, f"{name}.md", "exec"), names)
+        else:
+            newcomer.types(piece.text)
+    return newcomer
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +40,8 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("workshop")
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.chdir(folder)
-        run_guide(FIRST, monkeypatch)
+        newcomer = run_guide(FIRST, monkeypatch)
+        assert "<title>" in newcomer.seen["explore"]
     return folder
 
 

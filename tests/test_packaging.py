@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from documents import pieces_of
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("flows", "store", "analysis")
@@ -52,6 +57,25 @@ def test_the_wheel_is_the_same_whenever_it_is_built(checkout: Path, tmp_path: Pa
     }
     assert wanted <= held
     assert {name.split("/")[0] for name in held} - set(PACKAGES) == {"actlas-0.1.0.dist-info"}
+
+
+def test_the_extras_of_the_readme_are_there(checkout: Path) -> None:
+    """Its lines without ``-e``: with it, and with what the extras need, make has installed them."""
+    commands = [shlex.split(piece.text) for piece in pieces_of(__file__)]
+    asked = [word for command in commands for word in command if word.startswith(".[")]
+    assert len(commands) == len(asked) == 2
+    extras = ",".join(word[2:-1] for word in asked)
+    dry = ["install", "--dry-run", "--no-index", "--no-deps", "--no-build-isolation"]
+    told = subprocess.run(
+        [sys.executable, "-m", "pip", *dry, f".[{extras}]"],
+        cwd=checkout,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    assert "Would install actlas" in told.stdout
+    assert "does not provide the extra" not in told.stderr
 
 
 HEAVY = {"torch", "transformers", "prefect", "matplotlib", "bokeh", "distributed", "dask"}

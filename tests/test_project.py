@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
+import sys
 import tomllib
 from collections.abc import Iterator
 from functools import lru_cache
@@ -11,6 +13,10 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from documents import pieces_of
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("flows", "store", "analysis")
@@ -93,3 +99,11 @@ def test_the_demo_installs_nothing_that_is_not_pinned_by_hash() -> None:
 @pytest.mark.parametrize("folder", ["deploy", "tests"])
 def test_folders_that_are_no_packages_stay_so(folder: str) -> None:
     assert list((ROOT / folder).rglob("__init__.py")) == []
+
+
+def test_what_make_is_asked_for_is_what_ci_runs() -> None:
+    script = (ROOT / ".ci" / "run").read_text()
+    run = {word for line in re.findall(r"^make (.*)$", script, re.M) for word in line.split()}
+    asked = [shlex.split(piece.text)[1] for piece in pieces_of(__file__)]
+    assert asked
+    assert [target for target in asked if target not in run] == []

@@ -1,30 +1,28 @@
-"""What the README shows works: its notebook lines, its commands and the files it points to."""
+"""What the README shows works: its notebook lines and the files it points to."""
 
 from __future__ import annotations
 
 import re
-import shlex
+import sys
 from dataclasses import replace
 from pathlib import Path
 
-import click
 import pytest
 
 from flows.capture.checkpoints import find_checkpoints
-from flows.cli import actlas
 from flows.corpora import Chunking, add_texts
 from flows.demo.materials import encoder_directory, plays
 from flows.ingestion import ingest_checkpoint
 from flows.measurement import MeasureOptions, find_targets, measure_target
 from store.repository import Repository
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from documents import pieces_of
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 SIZES = "hidden_size=16,num_hidden_layers=3,num_attention_heads=2,intermediate_size=32"
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
 
 
 def test_the_notebook_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,30 +37,13 @@ def test_the_notebook_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (target,) = find_targets(Repository.open(store))
     measure_target(store, target, options=MeasureOptions(metrics=("two_nn",), sample=500))
     names: dict[str, object] = {}
-    (code,) = blocks("python")
+    (code,) = (piece.text for piece in pieces_of(__file__))
     assert len(code.strip().splitlines()) <= 13
     exec(code, names)
     assert names["words"].shape[1] == 16
     assert names["everything"].dims == ("model", "step", "layer", "token", "dim")
     assert names["dimension"].dims == ("step",)
     assert names["cosine"].average_cosine.dims == ("step", "layer", "population")
-
-
-def test_the_commands_are_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for folder in ("photos", "words"):
-        Path(folder).mkdir()
-    for file in ("hamlet.txt", "macbeth.txt", "labels.csv", "tokens.csv", "reviews.parquet"):
-        Path(file).touch()
-    lines = [line for block in blocks("sh") for line in block.splitlines()]
-    commands = [shlex.split(line, comments=True) for line in lines if line.startswith("actlas ")]
-    assert len(commands) == 36
-    for _, *arguments in commands:
-        command: click.Command = actlas
-        while isinstance(command, click.Group):
-            name, *arguments = arguments
-            command = command.commands[name]
-        command.make_context(command.name, arguments)
 
 
 def test_links_lead_somewhere() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from flows.capture.checkpoints import Checkpoint
-from flows.capture.errors import CheckpointError, UnknownModelError
+from flows.capture.errors import CheckpointError, UnknownEntryError, UnknownModelError
 from flows.capture.fetching import with_metadata
 from flows.capture.generation import forced_entries
 from flows.capture.quiet import first_line, quiet
@@ -81,7 +81,7 @@ def _check_overrides(config: PreTrainedConfig, random: RandomWeights) -> None:
     known = set(config.to_dict()) | set(config.attribute_map)
     for name, _ in random.overrides:
         if name not in known:
-            raise CheckpointError(
+            raise UnknownEntryError(
                 f"the config of {config.model_type} has no entry {name!r}{_near(name, known)}"
             )
 

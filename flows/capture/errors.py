@@ -19,12 +19,20 @@ class UnknownStepError(CheckpointError):
     """A training step that a source does not have."""
 
 
+class UnknownEntryError(CheckpointError):
+    """An entry of a config was to be replaced that it does not have."""
+
+
 class TokenizerError(CaptureError):
     """A tokenizer is missing, or does not belong to its model."""
 
 
 class InputError(CaptureError):
     """The inputs are empty, too short, or not what the model takes."""
+
+
+class InputChoiceError(InputError):
+    """What of an input is meant was not said, or said by a name that it does not have."""
 
 
 class StructureError(CaptureError):

@@ -97,7 +97,9 @@ def diff(
         for metric in chosen
     }
     records = [
-        record for metric in chosen for record in difference_records(metric, compared[metric])
+        record | {"before_snapshot": sides[0].snapshot, "after_snapshot": sides[1].snapshot}
+        for metric in chosen
+        for record in difference_records(metric, compared[metric])
     ]
     for file in outputs:
         if file.suffix.lower() == ".csv":
@@ -113,6 +115,8 @@ def diff(
         return
     _print(records)
     click.echo(told)
+    for side in sides:
+        say(f"{side.name}: snapshot {side.snapshot} of {side.store}")
     for sample in samples_compared(compared):
         say(f"Values of {sample}")
     for file in outputs:
@@ -120,11 +124,15 @@ def diff(
 
 
 def _print(records: list[Record]) -> None:
+    columns = [name for name in records[0] if not name.endswith("_snapshot")]
     rows = [
-        [f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in record.values()]
+        [
+            f"{cell:.4g}" if isinstance(cell := record[name], float) else str(cell)
+            for name in columns
+        ]
         for record in records
     ]
-    print_table(list(records[0]), rows)
+    print_table(columns, rows)
 
 
 def _pairs(models: tuple[str, ...], given: tuple[str, ...]) -> list[Pair] | None:

@@ -62,3 +62,5 @@ def explore(port: int, address: str, store: str, as_json: bool) -> None:
         server.io_loop.start()
     except KeyboardInterrupt:
         say("Stopped; metrics that were computed here are in the store.", err=True)
+    finally:
+        server.stop()

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import click
 
 from flows.cli.options import examples, json_option, store_option
-from flows.console import print_json, print_table, say
+from flows.console import is_verbose, print_json, print_table, say
 
 
 @click.command(
@@ -26,6 +26,8 @@ from flows.console import print_json, print_table, say
 def history(limit: int, store: str, as_json: bool) -> None:
     """List the snapshots of the store, the newest first: when, what was done, and tags.
 
+    Those of writers that reserve a step, keep it or give it up are left out, unless they have a
+    tag; --verbose and --json show them.
     Any of them can be read as it was: `ls`, `show`, `plot` and `export` take --snapshot, --tag and
     --as-of.
     """
@@ -33,6 +35,8 @@ def history(limit: int, store: str, as_json: bool) -> None:
     from store.repository import Repository
 
     found = past.history(Repository.open(store, read_only=True))
+    if not (as_json or is_verbose()):
+        found = [one for one in found if one.tags or not one.bookkeeping]
     shown = found[:limit] if limit else found
     if as_json:
         print_json([asdict(one) | {"written_at": one.written_at.isoformat()} for one in shown])

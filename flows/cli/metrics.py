@@ -181,7 +181,7 @@ def show(
 
     snapshot = moment.find(Repository.open(store, read_only=True))
     results = open_results(store, metric, Selection(**asdict(chosen), snapshot=snapshot))
-    rows = metric_table(results, metric, population)
+    rows = [row | {"snapshot": snapshot} for row in metric_table(results, metric, population)]
     if as_json:
         print_json(rows)
         return
@@ -194,11 +194,12 @@ def show(
     if as_csv:
         print_csv(columns, [list(row.values()) for row in rows])
         return
-    columns = [name for name in columns if name not in SHARED_WEIGHTS or any(r[name] for r in rows)]
+    told_once = {"snapshot", *(name for name in SHARED_WEIGHTS if not any(r[name] for r in rows))}
+    columns = [name for name in columns if name not in told_once]
     print_table(columns, [[_cell(row[name]) for name in columns] for row in rows])
     sample = tell_samples(sample_of(row) for row in rows)
     told = ", ".join(filter(None, (metric, f"rows: {population}", sample)))
-    say(f"{told}, with standard errors (nan where there is none)")
+    say(f"{told}, with standard errors (nan where there is none), at snapshot {snapshot}")
 
 
 def _cell(value: str | float) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flows.cli.options import Age, examples, json_option, store_option
-from flows.console import print_json
+from flows.console import print_json, say
 
 if TYPE_CHECKING:
     from flows.monitoring import Gauge
@@ -71,9 +71,12 @@ def monitor(
         click.echo(exposition(gather()), nl=False)
     else:
         write_exposition(output, gather())
-        while every:
-            time.sleep(every.total_seconds())
-            write_exposition(output, gather())
+        try:
+            while every:
+                time.sleep(every.total_seconds())
+                write_exposition(output, gather())
+        except KeyboardInterrupt:
+            say(f"Stopped; {output} has the latest figures.", err=True)
 
 
 def _as_json(gauge: Gauge) -> dict[str, object]:
@@ -99,4 +102,7 @@ def _serve(port: int, gather: Callable[[], Sequence[Gauge]]) -> None:
 
     with serve_metrics(port, gather) as server:
         click.echo(f"http://{LOOPBACK}:{server.server_port}/metrics")
-        server.serve_forever()
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            say("Stopped.", err=True)

@@ -11,6 +11,10 @@ class StudyError(Exception):
     """A study cannot be carried out as asked."""
 
 
+class StudyChoiceError(StudyError):
+    """What is asked of a study does not go together, or does not say which corpus is meant."""
+
+
 class UnknownStudyError(StudyError):
     """There is no study of this name."""
 

@@ -14,7 +14,7 @@ from flows.ingestion import ingest_checkpoint
 from flows.measurement import MeasureOptions, Target, find_targets, measure_target
 from flows.running import DEFAULT_SITES, CaptureOptions
 from flows.studies.corpora import CORPORA, USUAL
-from flows.studies.errors import MissingInStoreError, StudyError
+from flows.studies.errors import MissingInStoreError, StudyChoiceError
 from flows.studies.making import checkpoints_of
 from flows.studies.sources import MODEL_SETS, Modality, ModelSource, block_sweep
 from flows.studies.study import Study
@@ -114,7 +114,7 @@ def _corpora(store: str) -> list[str]:
 def _only_corpus(store: str) -> str:
     known = _corpora(store)
     if len(known) != 1:
-        raise StudyError(
+        raise StudyChoiceError(
             f"{store} holds the corpora {', '.join(known) or '(none)'}: choose with --corpus"
         )
     return known[0]

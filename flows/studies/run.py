@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from analysis.drawing import save_figure
 from analysis.figures import SUFFIXES
 from flows.studies.controls import CONTROL_METRICS, draw_controls, tell_controls
-from flows.studies.errors import StudyError
+from flows.studies.errors import StudyChoiceError, StudyError
 from flows.studies.preparation import Request, prepare
 from flows.studies.reading import read_measured
 from flows.studies.sample_size import by_sample_size, draw_sample_size, tell_sample_size
@@ -46,7 +46,7 @@ def run_study(
     if importlib.util.find_spec("netCDF4") is None:
         raise StudyError("a study writes NetCDF, which needs netCDF4: pip install 'actlas[export]'")
     if controls and study.needs == {"block"}:
-        raise StudyError(f"the rows of {study.name} are all alike: leave out --controls")
+        raise StudyChoiceError(f"the rows of {study.name} are all alike: leave out --controls")
     if controls:
         study = replace(study, control_metrics=CONTROL_METRICS)
     measured = read_measured(study, request, prepare(study, request, tell))

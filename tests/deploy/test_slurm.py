@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,10 @@ from flows.cli import actlas
 from store.catalogue import catalogue
 from store.metrics import read_metrics
 from store.repository import Repository
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from documents import pieces_of
 
 PATH = os.environ["PATH"] + os.pathsep + "/usr/sbin"
 needs_slurm = pytest.mark.skipif(
@@ -283,7 +288,10 @@ def test_compute_survives_a_cancelled_job(slurm, specification, training_run, fo
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(code), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.syspath_prepend(code)
     specification["jobs"] = {"minimum": 2, "maximum": 2}
-    (folder / "cluster.yaml").write_text(yaml.safe_dump(specification))
+    (documented,) = pieces_of(__file__)
+    _, *words = shlex.split(documented.text)
+    assert words[:2] == ["compute", "--dask"]
+    (folder / words[2].removeprefix("slurm:")).write_text(yaml.safe_dump(specification))
 
     def run(*arguments):
         done = CliRunner().invoke(actlas, [str(argument) for argument in arguments])
@@ -293,7 +301,7 @@ def test_compute_survives_a_cancelled_job(slurm, specification, training_run, fo
     shutil.copytree(folder / "store", folder / "other")
     compute = ["compute", "average_cosine", "svd_anisotropy", "slow_metric:slow", "--store"]
     program = [sys.executable, "-c", "from flows.cli import main; main()"]
-    started = [*program, *compute, folder / "store", "--dask", "slurm:cluster.yaml"]
+    started = [*program, *compute, folder / "store", *words[1:]]
     with subprocess.Popen(started, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as running:
         # A worker compiles first, where nothing was compiled before.
         wait_until(lambda: marker.exists() and marker.read_text(), seconds=240)

@@ -82,3 +82,30 @@ def store(tmp_path: Path, text: str) -> str:
     uri = str(tmp_path / "store")
     add_texts(uri, "cats", {"cats.txt": text}, chunking=Chunking("chars", 50), max_sequences=20)
     return uri
+
+
+@pytest.fixture
+def desk(tmp_path: Path, run_folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder that one is in, with what the documents name: two texts, a run."""
+    import torch
+    from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ACTLAS_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "hamlet.txt").write_text(text[:600])
+    (tmp_path / "macbeth.txt").write_text(text[1536:2136])
+    tokenizer = AutoTokenizer.from_pretrained(run_folder / "checkpoint-0")
+    config = LlamaConfig(
+        vocab_size=64,
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=12,
+        num_attention_heads=2,
+        max_position_embeddings=1024,
+    )
+    for step in (1, 2, 4, 8):
+        torch.manual_seed(step)
+        folder = tmp_path / "runs" / "my-model" / f"checkpoint-{step}"
+        LlamaForCausalLM(config).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+    return tmp_path

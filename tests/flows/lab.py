@@ -53,11 +53,14 @@ class Lab:
     Attributes:
         folder: Where everything is.
         store: The store.
+        server: The command that starts the server.
+        worker: The command that starts a worker.
         running: Processes by name.
     """
 
-    def __init__(self, folder: Path, store: str) -> None:
+    def __init__(self, folder: Path, store: str, *, server: list[str], worker: list[str]) -> None:
         self.folder, self.store = folder, store
+        self.server, self.worker = server, worker
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -84,12 +87,9 @@ class Lab:
             "PREFECT_SERVER_SERVICES_SCHEDULER_MAX_RUNS": "4",
             "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "2",
             "PREFECT_SERVER_SERVICES_REPOSSESSOR_LOOP_SECONDS": "2",
-            # As deploy/ has it. What a run holds from the moment that a worker takes it is left at
-            # its five minutes: within less, the imports of a busy machine outlast it, the next run
-            # takes the slot, and so on, so that none ever begins.
-            "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": (
-                "prefect.server.concurrency.lease_storage.filesystem"
-            ),
+            # What a run holds from the moment that a worker takes it is left at its five minutes:
+            # within less, the imports of a busy machine outlast it, the next run takes the slot,
+            # and so on, so that none ever begins.
             "PREFECT_SERVER_DATABASE_TIMEOUT": "60",
             "PREFECT_WORKER_QUERY_SECONDS": "1",
             "PREFECT_CLI_PROMPT": "false",
@@ -111,7 +111,7 @@ class Lab:
             )
 
     def start_server(self) -> None:
-        self.start("server", str(BIN / "prefect"), "server", "start")
+        self.start("server", *self.server)
 
         def healthy() -> bool:
             with contextlib.suppress(OSError):
@@ -124,8 +124,7 @@ class Lab:
         """Start a worker, and wait until it asks for work."""
         log = self.folder / "worker.log"
         before = log.read_text().count("started!") if log.exists() else 0
-        options = ("--pool", "actlas", "--type", "process", "--install-policy", "never")
-        self.start("worker", str(BIN / "prefect"), "worker", "start", *options)
+        self.start("worker", *self.worker, "--install-policy", "never")
         self.wait(lambda: log.read_text().count("started!") > before)
 
     def start_actlas(self, name: str, *arguments: str) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import json
 import re
+import shlex
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +21,10 @@ from flows.corpora import add_ids
 from store.read import open_store
 from store.repository import Repository
 from store.schema import FORMAT_ATTRIBUTE, FORMAT_VERSION
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from documents import pieces_of
 
 Refused = Callable[..., str]
 
@@ -175,8 +181,11 @@ def test_code_beside_a_checkpoint_runs_where_it_is_trusted(
     modules = tmp_path / "modules"
     monkeypatch.setattr(transformers.dynamic_module_utils, "HF_MODULES_CACHE", str(modules))
     monkeypatch.syspath_prepend(str(modules))
-    folder = tmp_path / "mine"
-    folder.mkdir()
+    (documented,) = pieces_of(__file__)
+    _, *arguments, trusted = shlex.split(documented.text)
+    folder = tmp_path / arguments[1]
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
     auto = {"AutoConfig": "mine.Mine", "AutoModel": "mine.My"}
     config = {"model_type": "mine", "auto_map": auto, "vocab_size": 64, "num_hidden_layers": 2}
     (folder / "config.json").write_text(json.dumps(config))
@@ -187,31 +196,31 @@ def test_code_beside_a_checkpoint_runs_where_it_is_trusted(
         weights[f"blocks.{i}.weight"] = torch.randn(16, 16, generator=drawn)
         weights[f"blocks.{i}.bias"] = torch.zeros(16)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    add_ids(store, "ids", [np.arange(1, 4), np.arange(5, 20)])
-    arguments = ["ingest", str(folder), "--corpus", "ids"]
-    assert "--trust-remote-code" in refused(*arguments)
+    add_ids(store, "plays", [np.arange(1, 4), np.arange(5, 20)])
+    assert trusted == "--trust-remote-code"
+    assert trusted in refused(*arguments)
     run = functools.partial(CliRunner().invoke, actlas, catch_exceptions=False)
-    done = run([*arguments, "--trust-remote-code", "--store", store])
+    done = run([*arguments, trusted, "--store", store])
     assert done.exit_code == 0, done.output
-    rows = open_store(store)["ids/mine"].residual.sel(step=0)
+    rows = open_store(store)["plays/new-kind"].residual.sel(step=0)
     expected = weights["embeddings.weight"][1:4]
     np.testing.assert_array_equal(rows.sel(layer=0).values[:3], expected)
     for i in range(2):
         expected = expected @ weights[f"blocks.{i}.weight"].T
         np.testing.assert_allclose(rows.sel(layer=i + 1).values[:3], expected, rtol=1e-4, atol=1e-4)
-    again = ["verify", "ids/mine", "--replay", "2", "--store", store]
-    assert "--trust-remote-code" in run(again).stderr
-    assert run([*again, "--trust-remote-code"]).exit_code == 0
+    again = ["verify", "plays/new-kind", "--replay", "2", "--store", store]
+    assert trusted in run(again).stderr
+    assert run([*again, trusted]).exit_code == 0
     later = shutil.copytree(folder, tmp_path / "later")
-    watch = ["watch", str(later), "--corpus", "ids", "--once", "--settle", "0s", "--store", store]
+    watch = ["watch", str(later), "--corpus", "plays", "--once", "--settle", "0s", "--store", store]
     unasked = run([*watch, "--metrics", "none"])
     assert unasked.exit_code == 1
-    assert "--trust-remote-code" in unasked.stderr
-    assert run([*watch, "--metrics", "none", "--trust-remote-code"]).exit_code == 0
-    assert open_store(store)["ids/later"].sizes["step"] == 1
+    assert trusted in unasked.stderr
+    assert run([*watch, "--metrics", "none", trusted]).exit_code == 0
+    assert open_store(store)["plays/later"].sizes["step"] == 1
     # The code is part of what the values were made from.
     (folder / "mine.py").write_text(MINE + "\n# changed\n")
-    other = refused(*arguments, "--trust-remote-code")
+    other = refused(*arguments, trusted)
     assert "config_sha256: stored" in other
 
 
@@ -291,8 +300,9 @@ def test_names_that_cannot_be_kept(refused: Refused, checkpoint: Path, name: str
     text = checkpoint.parent / "long.txt"
     text.write_text("cat " * 200)
     expected = f"'{name}' cannot name a corpus or a model: expected a name"
-    assert expected in refused("corpus", "add", name, "--text", str(text))
-    assert expected in refused("ingest", str(checkpoint), "--corpus", "cats", "--name", name)
+    assert expected in refused("corpus", "add", name, "--text", str(text), code=2)
+    named = ("ingest", str(checkpoint), "--corpus", "cats", "--name", name)
+    assert expected in refused(*named, code=2)
 
 
 def test_a_step_that_the_folder_does_not_have(refused: Refused, run_folder: Path) -> None:

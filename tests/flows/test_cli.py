@@ -155,7 +155,7 @@ def test_show_gives_the_same_values_as_table_json_and_csv(filled: Run) -> None:
     ]
     assert all(-1 <= row["value"] <= 1 and row["stderr"] > 0 for row in rows)
     header, *lines = filled(*arguments, "--csv").output.splitlines()
-    assert header == "corpus,model,step,layer,same_weights,shared_weights,value,stderr"
+    assert header == "corpus,model,step,layer,same_weights,shared_weights,value,stderr,snapshot"
     assert [float(line.split(",")[6]) for line in lines] == [row["value"] for row in rows]
     assert f"{rows[0]['value']:.5g}" in filled(*arguments).output
 

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import re
+import json
 import shlex
-from collections.abc import Callable
+import struct
+import sys
 from pathlib import Path
 
 import numpy as np
-import pyarrow
 import pytest
-from click.testing import Result
-from pyarrow import parquet
 
 from store import open_metrics, open_store
 
-README = Path(__file__).parents[2] / "README.md"
-STEPS = (1, 2, 4, 8)
-ELSEWHERE = (
-    "actlas explore",
-    "EleutherAI/",
-    "google-bert/",
-    "models/new-kind",
-    "photos",
-    "words",
-    "shards/",
-)
-"""What serves a page, needs the Hub or code of others, or pictures and sounds: in other tests."""
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from documents import Piece, pieces_of
+from newcomer import Newcomer
+
 EXPECTED = {
     "": "",
     "actlas ingest runs/my-model --corpus plays --plan": "step",
@@ -38,69 +29,79 @@ EXPECTED = {
     "actlas tag": "paper-v1",
     "actlas history": "paper-v1",
     "actlas gc": "--yes",
+    "actlas explore": "Stopped; metrics that were computed here are in the store.",
     "actlas doctor": "torch",
+    "actlas compute --populations": "values computed",
+    "actlas completion bash": "_ACTLAS_COMPLETE=bash_complete",
+    "actlas --help": "corpus add plays --text hamlet.txt",
 }
-
-
-def documented() -> list[str]:
-    """Return the lines of the README's blocks that run ``actlas`` on texts."""
-    blocks = re.findall(r"```sh\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
-    lines = [line.split(" #")[0].strip() for block in blocks for line in block.splitlines()]
-    commands = [line for line in lines if line.startswith("actlas ")]
-    return [line for line in commands if not any(one in line for one in ELSEWHERE)]
+"""What is printed for commands that begin so; the longest beginning counts."""
 
 
 @pytest.fixture
-def desk(tmp_path: Path, run_folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder with what the commands name: texts, a run of a Llama, another tool's dump."""
-    import torch
-    from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
-
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "hamlet.txt").write_text(text[:1536])
-    (tmp_path / "macbeth.txt").write_text(text[1536:3072])
-    reviews = {"text": ["the cat sat", "a rat ran slowly"], "stars": [5, 1]}
-    parquet.write_table(pyarrow.table(reviews), tmp_path / "reviews.parquet")
-    tokenizer = AutoTokenizer.from_pretrained(run_folder / "checkpoint-0")
-    config = LlamaConfig(
-        vocab_size=64,
-        hidden_size=16,
-        intermediate_size=24,
-        num_hidden_layers=12,
-        num_attention_heads=2,
-        max_position_embeddings=1024,
-    )
-    for step in STEPS:
-        torch.manual_seed(step)
-        folder = tmp_path / "runs" / "my-model" / f"checkpoint-{step}"
-        LlamaForCausalLM(config).save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
+def desk(desk: Path) -> Path:
+    """Return the folder with what another tool dumped beside the texts and the run."""
     states = np.random.default_rng(0).standard_normal((3, 6, 4), dtype=np.float32)
-    np.save(tmp_path / "states.npy", states)
-    (tmp_path / "labels.csv").write_text("file,step\nstates.npy,0\n")
-    (tmp_path / "tokens.csv").write_text("sequence\n" + "".join(f"{n}\n" for n in range(6)))
-    return tmp_path
+    np.save(desk / "states.npy", states)
+    (desk / "labels.csv").write_text("file,step\nstates.npy,0\n")
+    (desk / "tokens.csv").write_text("sequence\n" + "".join(f"{n // 3}\n" for n in range(6)))
+    return desk
 
 
-def test_the_commands_run_one_after_another(
-    desk: Path, runner: Callable[[str], Callable[..., Result]]
-) -> None:
-    run = runner("activations")
-    commands = documented()
-    assert len(commands) >= 23
-    for command in commands:
-        _, *arguments = shlex.split(command)
-        told = run(*arguments).output
-        beginnings = [one for one in EXPECTED if command.startswith(one)]
-        assert EXPECTED[max(beginnings, key=len, default="")] in told, command
+def expected_of(command: str) -> str:
+    beginnings = [one for one in EXPECTED if command.startswith(one)]
+    return EXPECTED[max(beginnings, key=len)]
+
+
+def in_order(pieces: list[Piece]) -> list[Piece]:
+    """Return them with what sentences say between blocks behind the blocks: it names tags."""
+    return sorted(pieces, key=lambda piece: piece.kind == "inline")
+
+
+def test_the_commands_run_one_after_another(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    newcomer = Newcomer(monkeypatch)
+    newcomer.types("export ACTLAS_COMPUTE_SAMPLE=120")  # tokens among which neighbours are sought
+    pieces = [piece for piece in pieces_of(__file__) if piece.kind != "transcript"]
+    assert len(pieces) >= 32
+    for piece in in_order(pieces):
+        if piece.text == "actlas diff before now":
+            newcomer.types("actlas tag before")
+        assert expected_of(piece.text) in newcomer.types(piece.text), piece
+    assert "<title>" in newcomer.seen["explore"]
     tree = open_store("activations")
     assert sorted(tree["plays"].children) == ["my-model", "other-tool", "thin"]
     whole = tree["plays/my-model"]
-    assert whole["step"].values.tolist() == list(STEPS)
+    assert whole["step"].values.tolist() == [1, 2, 4, 8]
     sites = {"residual", "mlp_output", "query", "key", "attention_entropy"}
     assert sites <= set(whole.data_vars)
     assert np.isfinite(whole["residual"].sel(step=8).values).all()
     measured = open_metrics("activations", corpus="plays")
-    dimension = measured["two_nn"].sel(model="my-model", population="content", step=list(STEPS))
+    dimension = measured["two_nn"].sel(model="my-model", population="content", step=[1, 2, 4, 8])
     assert np.isfinite(dimension.sel(layer=slice(1, None))).all()
     assert {"cosine.png", "cka.png", "report.html", "tensors"} <= {p.name for p in desk.iterdir()}
+
+
+def test_what_goes_wrong_is_told_as_shown(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    newcomer = Newcomer(monkeypatch)
+    newcomer.types("export ACTLAS_STORE=demo/activations")
+    newcomer.types("actlas corpus add hamlet --text hamlet.txt --max-sequences 2")
+    (desk / "runs" / "my-model").rename(desk / "runs" / "tiny")
+    checkpoint = desk / "runs" / "tiny" / "checkpoint-1"
+    shown = [piece for piece in pieces_of(__file__) if piece.kind == "transcript"]
+    assert len(shown) == 2
+    damaged = Path(shlex.split(shown[1].text)[2])
+    checkpoint.rename(damaged)
+    _truncate(damaged / "model.safetensors", kept=4096, announced=5_320_408)
+    for piece in shown:
+        told = newcomer.types(piece.text, code=2 if "hamlt" in piece.text else 1)
+        assert told == piece.answer
+
+
+def _truncate(file: Path, *, kept: int, announced: int) -> None:
+    """Leave the beginning of a file of weights whose header announces so many bytes."""
+    header = b""
+    for _ in range(2):  # the header says how long it is itself, in as many digits
+        size = announced - 8 - len(header)
+        entry = {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}
+        header = json.dumps({"embed": entry}).encode()
+    file.write_bytes((struct.pack("<Q", len(header)) + header).ljust(kept, b"\0"))

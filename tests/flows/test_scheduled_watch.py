@@ -5,9 +5,13 @@ Whatever is killed, every checkpoint ends up complete, once, and measured, and n
 
 from __future__ import annotations
 
+import re
+import shlex
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,9 +25,12 @@ from flows.failures import FlowError
 from store.metrics import read_metrics
 from store.repository import Repository
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
-from lab import PATIENCE, Lab, Record
+from documents import ROOT, pieces_of
+from lab import BIN, PATIENCE, Lab, Record
 
 pytestmark = [
     pytest.mark.slow(minutes=5),
@@ -34,16 +41,39 @@ INTERVAL = 60
 """Seconds between two scheduled runs."""
 
 
+def shown(beginning: str) -> list[str]:
+    """Return the words of the one documented line that begins so, behind what is set for it."""
+    lines = [re.sub(r"^([A-Z_]+=\S+ )*", "", piece.text) for piece in pieces_of(__file__)]
+    (line,) = (line for line in lines if line.startswith(beginning))
+    program, *words = shlex.split(line)
+    return [str(BIN / program) if program == "prefect" else program, *words]
+
+
+def settings_shown() -> dict[str, str]:
+    """Return the settings of all documented lines."""
+    words = [word for piece in pieces_of(__file__) for word in shlex.split(piece.text)]
+    return dict(word.split("=", 1) for word in words if re.match(r"[A-Z_]+=", word))
+
+
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory, text: str) -> Iterator[Lab]:
     folder = tmp_path_factory.mktemp("lab")
     (folder / "tiny").mkdir()
     store = str(folder / "store")
     add_texts(store, "cats", {"cats.txt": text}, chunking=Chunking("chars", 50), max_sequences=20)
-    lab = Lab(folder, store)
+    lab = Lab(
+        folder,
+        store,
+        server=shown("prefect server start"),
+        worker=shown("prefect worker start"),
+    )
+    lease = "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE"
+    lab.environment[lease] = settings_shown()[lease]
+    # The lab has other places and ports for the rest.
+    assert settings_shown().keys() <= lab.environment.keys()
     try:
         lab.start_server()
-        told = lab.actlas("flows", "deploy", "--file", str(_deployments(folder)))
+        told = lab.actlas(*shown("actlas flows deploy")[1:], "--file", str(_deployments(folder)))
         assert told.splitlines()[0] == "Made the work pool actlas"
         assert "Deployed watch/actlas" in told
         assert "WARNING" not in told
@@ -94,7 +124,8 @@ def test_what_appears_is_measured_and_shown_by_a_scheduled_run(lab: Lab, run_fol
 
 
 def test_a_process_that_serves_needs_no_worker(lab: Lab) -> None:
-    served = ("flows", "serve", str(lab.folder / "tiny"), "--corpus", "cats")
+    ours = {"runs/my-model": str(lab.folder / "tiny"), "plays": "cats"}
+    served = [ours.get(word, word) for word in shown("actlas flows serve")[1:]]
     often = ("--every", "10s", "--settle", "0s")
     lab.start_actlas("serve", *served, *often, "--metrics", "average_cosine")
     lab.wait(lambda: bool(lab.runs("COMPLETED", deployment="served")))
@@ -103,6 +134,62 @@ def test_a_process_that_serves_needs_no_worker(lab: Lab) -> None:
     assert run["auto_scheduled"]
     assert lab.end("serve") == 0
     assert lab.deployment("served")["paused"]
+
+
+@contextmanager
+def with_its_server(lab: Lab) -> Iterator[None]:
+    """Have what runs in this process talk to the server of the lab."""
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    with temporary_settings({PREFECT_API_URL: lab.api}):
+        yield
+
+
+def test_the_demo_in_small(
+    lab: Lab, run_folder: Path, text: str, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    from flows.demo import __main__, materials, stages, trajectory
+
+    plan = subprocess.run([*shown("make demo"), "-n"], cwd=ROOT, capture_output=True, text=True)
+    assert plan.stdout.rstrip().endswith("python -m flows.demo")
+    monkeypatch.chdir(lab.folder)
+    monkeypatch.setattr(materials, "encoder_directory", lambda: run_folder / "checkpoint-0")
+    monkeypatch.setattr(materials, "decoder_file", lambda: run_folder / "checkpoint-5")
+    monkeypatch.setattr(materials, "plays", lambda: {"hamlet": text, "macbeth": 10 * text})
+    monkeypatch.setattr(stages, "SEQUENCES", 4)
+    monkeypatch.setattr(stages, "CHARACTERS", 60)
+    monkeypatch.setattr(trajectory, "STEPS", (0, 1))
+    monkeypatch.setattr(trajectory, "_prepare_prefect", lambda _: None)
+    with with_its_server(lab):
+        __main__.main()
+        first = capsys.readouterr().out
+        __main__.main()
+    assert "demo/figures/depth.png   anisotropy and average cosine by depth" in first
+    assert (lab.folder / "demo/figures/training.png").stat().st_size > 10_000
+    assert "All of it was in the store from an earlier run: no model was run." in (
+        capsys.readouterr().out
+    )
+
+
+def test_the_benchmark_of_overhead_prints_its_figures(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    """Of work that takes no time, over threads that stand for a cluster: a flow is a flow."""
+    from benchmarks import overhead
+
+    monkeypatch.setattr("prefect.testing.utilities.prefect_test_harness", lambda **_: nullcontext())
+    monkeypatch.setattr(overhead, "standing", lambda _: nullcontext("threads"))
+    monkeypatch.setattr(overhead, "QUICK_UNITS", 2)
+    monkeypatch.setattr(overhead, "ROWS", 64)
+    monkeypatch.setattr(overhead, "WIDTH", 16)
+    monkeypatch.setattr(overhead, "AIM_SECONDS", 1e-3)
+    over_dask = overhead.over_dask
+    monkeypatch.setattr(overhead, "over_dask", lambda units, n, _: over_dask(units, n, "threads"))
+    _, script, *options = shown("python benchmarks/overhead.py")
+    monkeypatch.setattr(sys, "argv", [script, *options, "--quick", "--workers", "1"])
+    with with_its_server(lab):
+        assert overhead.main() in (0, 1)
+    assert "Prefect and Dask, a cluster that stands" in capsys.readouterr().out
 
 
 @dataclass(frozen=True)
@@ -123,8 +210,6 @@ class Ran:
 @pytest.fixture(scope="module")
 def ran(lab: Lab, run_folder: Path, text: str) -> Ran:
     """Run the flows in this process, against the same server."""
-    from prefect.settings import PREFECT_API_URL, temporary_settings
-
     from flows.ingest import ingest
     from flows.measure import measure
     from flows.requests import IngestRequest, MeasureRequest
@@ -138,7 +223,7 @@ def ran(lab: Lab, run_folder: Path, text: str) -> Ran:
     add_texts(store, "cats", {"cats.txt": text}, chunking=Chunking("chars", 50), max_sequences=20)
     request = IngestRequest(models=[str(runs)], corpus="cats", store=store)
     errors, snapshots = [], []
-    with temporary_settings({PREFECT_API_URL: lab.api}):
+    with with_its_server(lab):
         for _ in range(2):
             with pytest.raises(FlowError) as raised:
                 ingest(request)

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,13 +15,17 @@ import pytest
 from click.testing import CliRunner, Result
 
 from flows.capture import find_checkpoints
+from flows.capture.weights import LoadedModel
 from flows.cli import actlas
-from flows.corpora import add_ids
+from flows.corpora import Chunking, add_ids, add_texts
+from store import open_store
 from store.catalogue import catalogue
 from store.repository import Repository
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parent))
 
+from documents import pieces_of
 from hub_server import REPO, Commit, Fault, Hub, folders, gets, served  # noqa: F401 - fixtures
 
 Ingest = Callable[..., Result]
@@ -99,3 +105,34 @@ def test_code_that_comes_from_the_hub_is_not_even_fetched(
     assert not gets(served, "mine.py")
     assert not ran.exists()
     assert steps_in(store) == []
+
+
+def test_the_lines_of_the_readme(
+    served: Hub,
+    folders: dict[str, Path],
+    store: str,
+    tmp_path: Path,
+    tiny_model: Callable[..., LoadedModel],
+) -> None:
+    """Its repositories and revisions, with tiny models in them, through the ordinary client."""
+    served.refs["EleutherAI/pythia-70m"] = {
+        name: Commit(folders[folder])
+        for name, folder in (("main", "one"), ("step0", "zero"), ("step143000", "one"))
+    }
+    bert = tmp_path / "bert"
+    tiny_model("bert").model.config.save_pretrained(bert)
+    for file in folders["zero"].glob("*token*"):
+        shutil.copy(file, bert)
+    served.refs["google-bert/bert-base-uncased"] = {"main": Commit(bert)}
+    add_texts(store, "plays", {"a": "To be, or not to be." * 9}, chunking=Chunking("chars", 60))
+    swept, drawn = pieces_of(__file__)
+    for piece in (swept, drawn):
+        command = [*shlex.split(piece.text)[1:], "--store", store]
+        done = CliRunner().invoke(actlas, command, catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+    tree = open_store(store)["plays"]
+    assert tree["EleutherAI--pythia-70m"]["step"].values.tolist() == [0, 143000]
+    assert list((tmp_path / "cache").rglob("model.safetensors")) == []  # --clean-cache
+    (untrained,) = (model for model in tree.children if "pythia" not in model)
+    assert "bert-base-uncased" in untrained
+    assert tree[untrained]["revision"].values.tolist() == ["seed1"]

@@ -66,6 +66,12 @@ def test_two_moments_and_pairs_of_names(run: Run) -> None:
     )
     assert len(found) == 6
     assert {row["difference"] for row in found} == {0.0}
+    (newest,) = {row["before_snapshot"] for row in found} | {row["after_snapshot"] for row in found}
+    assert newest in run("diff", "first", "now", "average_cosine").output
+    assert newest in run("show", "average_cosine").output
+    assert {
+        row["snapshot"] for row in json.loads(run("show", "average_cosine", "--json").stdout)
+    } == {newest}
     chosen = ("average_cosine", "--models", "tiny", "--json")
     assert json.loads(run("diff", "first", "now", *chosen).stdout) == found
 

@@ -97,7 +97,14 @@ def test_a_setting_that_cannot_be_read_says_where_it_came_from(
     ("arguments", "code", "expected"),
     [
         ("ls --store nowhere", 2, r"the path does not exist\. .*actlas corpus add"),
-        ("ls --store ftp://x/y", 1, "expected a path, or one of file://"),
+        ("ls --store ftp://x/y", 2, "expected a path, or one of file://"),
+        (
+            "corpus add a/b --text dogs.txt",
+            2,
+            "'a/b' cannot name a corpus: expected a name without",
+        ),
+        ("tag now", 2, "choose another name"),
+        ("ingest random:bert:hiden_size=3 --corpus cats", 2, "did you mean 'hidden_size'"),
         ("ls dogs", 2, "no corpus 'dogs' in .*; there are: cats|did you mean 'cats'"),
         ("ls cats/tinny", 2, "did you mean 'tiny'"),
         ("show two_nn", 1, "run `actlas compute two_nn` first"),
@@ -108,7 +115,7 @@ def test_a_setting_that_cannot_be_read_says_where_it_came_from(
         ("compute --models tin", 2, "did you mean 'tiny'"),
         ("compute two_nn --steps 7", 2, "no step 7 in cats/tiny; there are: 0, 10"),
         ("compute two_nn --memory 12XB", 2, "'12XB' is no size; expected one such as"),
-        ("compute two_nn --dask foo", 1, "no scheduler is called 'foo'; expected 'threads'"),
+        ("compute two_nn --dask foo", 2, "no scheduler is called 'foo'; expected 'threads'"),
         ("compute --where step=7", 2, "No such option '--where'"),
         (
             "plot average_cosine -o a.xyz",

@@ -78,7 +78,7 @@ def test_show_names_the_sample_where_there_is_one(run: Run, mixed: str) -> None:
         assert [(row["sample"], row["seed"]) for row in rows] == [(sample, 0)] * 6
         assert f"two_nn, rows: {population}, sample {sample}, seed 0, with" in run(*asked).output
     header = run("show", "two_nn", "--csv").output.splitlines()[0]
-    assert header.endswith("value,stderr,sample,seed")
+    assert header.endswith("value,stderr,sample,seed,snapshot")
     assert "sample" not in run("show", "average_cosine").output
 
 

@@ -40,15 +40,20 @@ FIND = """(() => { const found = []; const walk = (root) => { for (const node of
 
 @pytest.fixture(scope="module")
 def uri(tmp_path_factory: pytest.TempPathFactory, text: str, run_folder: Path) -> str:
-    """A store with one model, three steps of it measured for one metric."""
+    """A store with one model, three steps of it measured for one metric; and beside it two more."""
     uri = str(tmp_path_factory.mktemp("explore") / "store")
     hostile = text[:2000] + " <img src=x onerror=window.harmed=1> " + text[:500]
     add_texts(uri, "cats", {"cats": hostile}, chunking=Chunking("chars", 50))
     sites = CaptureOptions(sites=("residual", "final_norm", "query", "attention_max"))
     for checkpoint in find_checkpoints(str(run_folder)):
         ingest_checkpoint(uri, checkpoint, "cats", options=sites)
-    (target,) = find_targets(Repository.open(uri))
-    measure_target(uri, target, options=MeasureOptions(metrics=("average_cosine",)))
+    add_texts(uri, "dogs", {"dogs": text[500:2500]}, chunking=Chunking("chars", 50))
+    for name, step in (("one", 5), ("two", 10)):
+        (checkpoint,) = find_checkpoints(str(run_folder / f"checkpoint-{step}"), name=name)
+        ingest_checkpoint(uri, checkpoint, "dogs")
+    for target in find_targets(Repository.open(uri)):
+        more = () if target.model.corpus == "cats" else ("stable_rank",)
+        measure_target(uri, target, options=MeasureOptions(metrics=("average_cosine", *more)))
     return uri
 
 
@@ -197,6 +202,40 @@ def test_a_brush_along_training_chooses_steps(page: Browser) -> None:
     assert steps_drawn(page) == {5, 10}
 
 
+def test_a_token_is_told_where_the_pointer_is_and_chosen_by_a_click(page: Browser) -> None:
+    x, y = page.evaluate(
+        f"""(() => {{ const view = Bokeh.index.find_one_by_id({MODEL}('tokens').id);
+        view.el.scrollIntoView(); const at = view.el.getBoundingClientRect();
+        const {{ x, y }} = {MODEL}('tokens').renderers[0].data_source.data;
+        return [at.left + view.frame.x_scale.compute(x[7]),
+        at.top + view.frame.y_scale.compute(y[7])]; }})()"""
+    )
+    page.point(x - 3, y)
+    page.point(x, y)
+    context = of(page, "tokens", "renderers[0].data_source.data.context")[7]
+    page.wait(f"{FIND}.some((node) => node.textContent === {json.dumps(context)})")
+    for kind in ("mousePressed", "mouseReleased"):
+        page.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+    page.wait(f"{MODEL}('nearest').text.includes('<table>')")
+    assert page.complaints == []
+
+
+def test_another_corpus_has_its_own_models_metrics_and_tokens(page: Browser) -> None:
+    choose(page, "corpus", "dogs")
+    page.wait(f"{MODEL}('models').labels.join() === 'one,two'")
+    page.wait(f"{MODEL}('token-model').value === 'one'")
+    choose(page, "metric", "stable_rank")
+    page.wait(f"{MODEL}('legend').text.includes('stable rank of residual')")
+    page.wait(DRAWN)
+    drawn = f"JSON.stringify([...{MODEL}('tokens').renderers[0].data_source.data.y])"
+    before = str(page.evaluate(drawn))
+    choose(page, "token-model", "two")
+    page.wait(f"{drawn} !== {json.dumps(before)}")
+    choose(page, "corpus", "cats")
+    page.wait(f"{MODEL}('token-model').value === 'tiny'")
+    assert page.complaints == []
+
+
 def test_a_token_has_neighbours_in_every_layer(page: Browser) -> None:
     field = f"{FIND}.find((node) => node.placeholder?.includes('type a token'))"
     page.evaluate(f"{field}.value = 'no such token'; {field}.dispatchEvent(new Event('change'))")
@@ -218,7 +257,7 @@ def test_a_metric_is_computed_and_shown(page: Browser, uri: str) -> None:
     page.wait(f"{MODEL}('progress').text.includes('values computed in')")
     page.wait(f"{MODEL}('metric').value === 'stable_rank'")
     page.wait(f"{MODEL}('legend').text.includes('stable rank')")
-    (target,) = find_targets(Repository.open(uri))
+    (target,) = find_targets(Repository.open(uri), corpus="cats")
     again = measure_target(uri, target, options=MeasureOptions(metrics=("stable_rank",)))
     assert again.computed == 0
     assert page.complaints == []
@@ -254,7 +293,7 @@ def test_other_sites_are_shown_and_measured(page: Browser) -> None:
 
 
 def test_what_is_drawn_of_heads_is_their_mean_between_the_extremes(uri: str) -> None:
-    (target,) = find_targets(Repository.open(uri))
+    (target,) = find_targets(Repository.open(uri), corpus="cats")
     options = MeasureOptions(metrics=("average_cosine",), sites=("query",))
     measure_target(uri, target, options=options)
     live = LiveStore(uri)

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import io
 import json
-import re
-import shlex
 import shutil
+import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow
 import pytest
-from click.testing import Result
 from PIL import Image
+from pyarrow import parquet
 
 from store import open_metrics, open_store
 
-README = Path(__file__).parents[3] / "README.md"
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from documents import pieces_of
+from newcomer import Newcomer
 
 PROCESSORS = {
     "vit": {"image_processor_type": "ViTImageProcessor", "size": {"height": 32, "width": 32}},
@@ -30,14 +33,6 @@ PROCESSORS = {
         "do_normalize": True,
     },
 }
-
-
-def documented() -> list[str]:
-    """Return the lines of the block that begins with pictures."""
-    section = README.read_text(encoding="utf-8").partition("## Images and sounds")[2]
-    (block,) = re.findall(r"```sh\n(.*?)```", section.partition("\n## ")[0], re.DOTALL)
-    lines = [line.split(" #")[0].strip() for line in block.splitlines()]
-    return [line for line in lines if line.startswith("actlas ") and "reviews" not in line]
 
 
 def save_model(source: str, folder: Path) -> None:
@@ -69,6 +64,8 @@ def desk(
     shutil.copytree(noises, tmp_path / "words")
     for kind in ("vit", "resnet", "wav2vec2"):
         save_model(media_model(kind), tmp_path / "models" / kind)
+    reviews = {"text": ["the cat sat", "a rat ran slowly"], "stars": [5, 1]}
+    parquet.write_table(pyarrow.table(reviews), tmp_path / "reviews.parquet")
     (tmp_path / "shards").mkdir()
     for number in range(4):
         drawn = io.BytesIO()
@@ -80,16 +77,14 @@ def desk(
     return tmp_path
 
 
-def test_the_commands_run_one_after_another(
-    desk: Path, runner: Callable[[str], Callable[..., Result]]
-) -> None:
-    run = runner("activations")
-    commands = documented()
-    assert len(commands) == 7
-    for command in commands:
-        run(*shlex.split(command)[1:])
+def test_the_commands_run_one_after_another(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    newcomer = Newcomer(monkeypatch)
+    pieces = pieces_of(__file__)
+    assert len(pieces) == 8
+    for piece in pieces:
+        newcomer.types(piece.text)
     tree = open_store("activations")
-    assert sorted(tree.children) == ["packed", "photos", "words"]
+    assert sorted(tree.children) == ["packed", "photos", "reviews", "words"]
     assert sorted(tree["photos"].children) == ["resnet", "vit"]
     measured = open_metrics("activations", corpus="photos")["average_cosine"]
     assert np.isfinite(measured.sel(model="vit", population="all")).all()

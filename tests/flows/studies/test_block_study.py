@@ -83,5 +83,5 @@ def test_a_block_is_swept_drawn_and_told_of(
 def test_the_grid_of_controls_is_refused_for_blocks(tmp_path: Path) -> None:
     arguments = ["study", "untrained-block", "--controls", "--store", str(tmp_path / "store")]
     result = CliRunner().invoke(actlas, arguments)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "leave out --controls" in result.output

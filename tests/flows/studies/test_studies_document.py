@@ -1,32 +1,151 @@
-"""docs/STUDIES.md: its commands are valid, and it has every study and picture that there is."""
+"""docs/STUDIES.md: its commands run, and it has every study and picture that there is."""
 
 from __future__ import annotations
 
+import json
 import re
-import shlex
+import shutil
+import sys
 from pathlib import Path
 
-import click
 import pytest
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
 
-from flows.cli import actlas
-from flows.studies import STUDIES
+from flows.capture import train
+from flows.studies import STUDIES, corpora, preparation, sources, untrained
+from flows.studies.sources import ModelSource, Need, block_sweep
+from flows.studies.untrained import Kind, Untrained
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from documents import Piece, pieces_of
+from newcomer import Newcomer
 
 DOCS = Path(__file__).parents[3] / "docs"
 DOCUMENT = (DOCS / "STUDIES.md").read_text()
 SMALL = 150_000
+SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+SIZES |= {"intermediate_size": 16}
+TEXTS: dict[str, tuple[Need, dict[str, object]]] = {
+    "tiny-bert": ("encoder", {"model_type": "bert", "vocab_size": 64, **SIZES}),
+    "tiny-gpt2": (
+        "decoder",
+        {"model_type": "gpt2", "vocab_size": 64, "n_embd": 16, "n_layer": 2, "n_head": 2},
+    ),
+}
+OTHERS: dict[str, tuple[Kind, dict[str, object], str | None]] = {
+    "untrained-t5": (
+        "both",
+        {
+            "model_type": "t5",
+            "vocab_size": 30522,
+            "d_model": 16,
+            "d_kv": 8,
+            "num_heads": 2,
+            "d_ff": 16,
+            "num_layers": 2,
+            "pad_token_id": 0,
+            "eos_token_id": 102,
+            "decoder_start_token_id": 0,
+        },
+        "encoder's",
+    ),
+    "untrained-canine": ("characters", {"model_type": "canine", **SIZES}, "CanineTokenizer"),
+    "untrained-vit": (
+        "vision",
+        {"model_type": "vit", "image_size": 32, "patch_size": 16, **SIZES},
+        None,
+    ),
+    "untrained-hubert": (
+        "speech",
+        {
+            "model_type": "hubert",
+            "conv_dim": [8] * 7,
+            "num_conv_pos_embeddings": 8,
+            "num_conv_pos_embedding_groups": 2,
+            **SIZES,
+        },
+        None,
+    ),
+}
+MODALITY = {"vision": "image", "speech": "audio"}
 
 
-def test_the_commands_are_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def tiny_offline(
+    tmp_path: Path, run_folder: Path, monkeypatch: pytest.MonkeyPatch, quick_figures: None
+) -> None:
+    """Make the models of ``--models offline`` tiny, of every kind that a study needs."""
+    tokenizer = run_folder / "checkpoint-0"
+    found = []
+    for name, (need, config) in TEXTS.items():
+        folder = tmp_path / "configs" / name
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text(json.dumps(config))
+        for file in tokenizer.glob("*token*"):
+            shutil.copy(file, folder)
+        found.append(ModelSource(name, need, (f"random:{folder}",)))
+    for name, (kind, config, reader) in OTHERS.items():
+        monkeypatch.setitem(untrained.UNTRAINED, name, Untrained(kind, config, reader))
+        found.append(ModelSource(name, kind, modality=MODALITY.get(kind, "text")))
+    found.append(ModelSource("neox", "trajectory", (str(run_folder),), steps=(0, 10)))
+    block = tmp_path / "configs" / "block"
+    block.mkdir()
+    (block / "config.json").write_text(json.dumps({"model_type": "bert", **SIZES}))
+    monkeypatch.setattr(sources, "_BIASES", (0, 4))
+    monkeypatch.setattr(sources, "_SCALED_BIASES", ())
+    monkeypatch.setattr(sources, "BLOCK_SEEDS", (0,))
+    monkeypatch.setitem(preparation.MODEL_SETS, "offline", (*found, *block_sweep(str(block))))
+    monkeypatch.setattr(train, "tiny_model", _tinier)
+    # What the figures show is a question of other tests.
+    monkeypatch.setattr("flows.studies.run.save_figure", lambda _, file: file.touch())
+    for name in (corpora.CORPUS, corpora.SHORT_CORPUS, corpora.CHARACTER_CORPUS):
+        monkeypatch.setitem(corpora.CORPORA, name, corpora.add_play(6, 100))
+
+
+def _tinier(family: str, tokenizer: PreTrainedTokenizerFast, *, length: int) -> PreTrainedModel:
+    """Draw what `train-tiny` trains, of 2 blocks of 16 instead of 6 of 128."""
+    model_type = {"neox": "gpt_neox", "bert": "bert"}[family]
+    sizes = {**SIZES, "vocab_size": len(tokenizer), "max_position_embeddings": length}
+    config = AutoConfig.for_model(model_type, **sizes)
+    kinds = {"neox": AutoModelForCausalLM, "bert": AutoModelForMaskedLM}
+    return kinds[family].from_config(config)
+
+
+def parts(pieces: list[Piece]) -> list[Piece]:
+    """Return the runs of one's own first, and last what needs all that the others store."""
+    own, last = "#A training run of one's own", "--from-store"
+    return sorted(pieces, key=lambda one: (own not in one.document, last in one.text))
+
+
+@pytest.mark.slow(minutes=0.5)
+def test_the_commands_run_one_after_another(
+    tmp_path: Path, text: str, tiny_offline: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("book.txt").touch()
-    blocks = re.findall(r"```sh\n(.*?)```", DOCUMENT, re.DOTALL)
-    lines = [line for block in blocks for line in block.splitlines() if line.startswith("actlas ")]
-    assert len(lines) >= 8
-    for line in lines:
-        _, name, *arguments = shlex.split(line, comments=True)
-        command: click.Command = actlas.commands[name]
-        command.make_context(name, arguments)
+    Path("book.txt").write_text(text * 10)
+    newcomer = Newcomer(monkeypatch)
+    for setting in ("STEPS=0,1", "TEXT=book.txt"):
+        newcomer.types(f"export ACTLAS_TRAIN_TINY_{setting}")
+    newcomer.types("actlas corpus add plays --text book.txt --chunk-chars 60 --max-sequences 6")
+    their = tmp_path / "data" / "their-store"
+    pieces = pieces_of(__file__)
+    assert len(pieces) >= 14
+    for piece in parts(pieces):
+        if "study training-dynamics" in piece.text:
+            newcomer.types("actlas train-tiny runs/mine-seed2 --seed 2")
+        if "their-store" in piece.text:
+            shutil.copytree("activations", their)
+        newcomer.types(piece.text.replace("/data/their-store", str(their)))
+    for name in STUDIES:
+        assert (tmp_path / "studies" / name / "account.md").exists()
+    assert {"change.csv", "change.png", "figures"} <= {path.name for path in tmp_path.iterdir()}
 
 
 def test_every_study_is_told_of() -> None:
