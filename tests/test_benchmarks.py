@@ -146,6 +146,8 @@ def little_analysis(patch: Patch) -> None:
     rows = moments.activations
     patch.setattr(moments, "activations", lambda *_, **__: rows(600, width=24))
     with_less(patch, neighbors, "_once", n=100)
+    for variable, value in out.MALLOC.items():
+        patch.setenv(variable, value)  # it sets them itself, and would leave them
     patch.setattr(out, "LocalCluster", partial(out.LocalCluster, processes=False, protocol="tcp"))
     for name, size in (("WIDTH", 32), ("LAYERS", 2), ("WORKERS", 1)):
         patch.setattr(out, name, size)
