@@ -131,9 +131,7 @@ def compare_results(
         )
     found = {}
     samples: list[str] = []
-    for name in sides[0]:
-        if name not in sides[1]:
-            continue
+    for name in _corpora_with(population, sides):
         tables = [_values(side[name], metric, population) for side in sides]
         common = [str(model) for model in tables[0][MODEL].values]
         own = pairs or [Pair(model, model) for model in common if model in tables[1][MODEL]]
@@ -154,6 +152,24 @@ def compare_results(
             " common: expected the same corpus, model, step and layer on both sides, or --pair"
         )
     return found
+
+
+def _corpora_with(population: str, sides: Sequence[Mapping[str, xr.Dataset]]) -> list[str]:
+    """Return the corpora of both sides whose results have a population on both.
+
+    Raises:
+        UnknownPopulationError: If none has it, and there are any.
+    """
+    known = {
+        name: [{str(one) for one in side[name][POPULATION].values} for side in sides]
+        for name in sides[0]
+        if name in sides[1]
+    }
+    chosen = [name for name, own in known.items() if all(population in each for each in own)]
+    if known and not chosen:
+        every = sorted(set().union(*(each for own in known.values() for each in own)))
+        raise UnknownPopulationError(population, every)
+    return chosen
 
 
 def left_out(compared: Mapping[str, xr.Dataset]) -> int:
@@ -182,9 +198,6 @@ def _samples_told(table: xr.Dataset) -> str:
 
 
 def _values(results: xr.Dataset, metric: str, population: str) -> xr.Dataset:
-    known = [str(name) for name in results[POPULATION].values]
-    if population not in known:
-        raise UnknownPopulationError(population, known)
     samples = samples_of(results, metric)
     chosen = results.assign(sample=samples).sel({POPULATION: population}, drop=True)
     if set(chosen[metric].dims) != set(_DIMS):

@@ -40,41 +40,13 @@ TEXTS: dict[str, tuple[Need, dict[str, object]]] = {
     ),
 }
 OTHERS: dict[str, tuple[Kind, dict[str, object], str | None]] = {
-    "untrained-t5": (
-        "both",
-        {
-            "model_type": "t5",
-            "vocab_size": 30522,
-            "d_model": 16,
-            "d_kv": 8,
-            "num_heads": 2,
-            "d_ff": 16,
-            "num_layers": 2,
-            "pad_token_id": 0,
-            "eos_token_id": 102,
-            "decoder_start_token_id": 0,
-        },
-        "encoder's",
-    ),
     "untrained-canine": ("characters", {"model_type": "canine", **SIZES}, "CanineTokenizer"),
     "untrained-vit": (
         "vision",
         {"model_type": "vit", "image_size": 32, "patch_size": 16, **SIZES},
         None,
     ),
-    "untrained-hubert": (
-        "speech",
-        {
-            "model_type": "hubert",
-            "conv_dim": [8] * 7,
-            "num_conv_pos_embeddings": 8,
-            "num_conv_pos_embedding_groups": 2,
-            **SIZES,
-        },
-        None,
-    ),
 }
-MODALITY = {"vision": "image", "speech": "audio"}
 
 
 @pytest.fixture
@@ -93,7 +65,7 @@ def tiny_offline(
         found.append(ModelSource(name, need, (f"random:{folder}",)))
     for name, (kind, config, reader) in OTHERS.items():
         monkeypatch.setitem(untrained.UNTRAINED, name, Untrained(kind, config, reader))
-        found.append(ModelSource(name, kind, modality=MODALITY.get(kind, "text")))
+        found.append(ModelSource(name, kind, modality="image" if kind == "vision" else "text"))
     found.append(ModelSource("neox", "trajectory", (str(run_folder),), steps=(0, 10)))
     block = tmp_path / "configs" / "block"
     block.mkdir()
@@ -119,9 +91,8 @@ def _tinier(family: str, tokenizer: PreTrainedTokenizerFast, *, length: int) -> 
 
 
 def parts(pieces: list[Piece]) -> list[Piece]:
-    """Return the runs of one's own first, and last what needs all that the others store."""
-    own, last = "#A training run of one's own", "--from-store"
-    return sorted(pieces, key=lambda one: (own not in one.document, last in one.text))
+    """Return the runs of one's own first, which the studies before them are about, too."""
+    return sorted(pieces, key=lambda one: "#A training run of one's own" not in one.document)
 
 
 @pytest.mark.slow(minutes=0.5)
@@ -142,6 +113,14 @@ def test_the_commands_run_one_after_another(
             newcomer.types("actlas train-tiny runs/mine-seed2 --seed 2")
         if "their-store" in piece.text:
             shutil.copytree("activations", their)
+            for store, name in (("activations", "my-tuned-model"), (str(their), "base-model")):
+                newcomer.types(
+                    f"actlas ingest runs/mine-seed1 --corpus plays --steps 0 --name {name}"
+                    f" --store {store}"
+                )
+                newcomer.types(
+                    f"actlas compute average_cosine svd_anisotropy --models {name} --store {store}"
+                )
         newcomer.types(piece.text.replace("/data/their-store", str(their)))
     for name in STUDIES:
         assert (tmp_path / "studies" / name / "account.md").exists()
