@@ -69,6 +69,8 @@ def watch(
             report(latest)
             _end(latest)
         else:
+            if not as_json:
+                say(f"Looking every {duration(every.total_seconds())}; Ctrl-C ends it.", err=True)
             watch_on(watched, every=every.total_seconds(), on_round=report)
     except KeyboardInterrupt:
         say("Stopped. The store holds whole checkpoints only.", err=True)
