@@ -200,6 +200,7 @@ def _local(count: int, memory: int | None) -> Iterator[Client]:
     with (
         _environment(MALLOC),
         dask.config.set(SAMPLING),
+        _warnings_alone("distributed", "bokeh"),
         LocalCluster(
             n_workers=count,
             threads_per_worker=1,
@@ -211,6 +212,7 @@ def _local(count: int, memory: int | None) -> Iterator[Client]:
             # Whoever may connect may run code: other users of this machine may not.
             protocol="tls://",
             security=Security.temporary(),
+            silence_logs=False,
         ) as cluster,
         Client(cluster) as client,
     ):
@@ -253,6 +255,24 @@ def _module(name: str, extra: str) -> ModuleType:
         raise SchedulerError(
             f"'{extra}:FILE' needs {package}, which is not installed: pip install 'actlas[{extra}]'"
         ) from error
+
+
+@contextmanager
+def _warnings_alone(*names: str) -> Iterator[None]:
+    """Let some loggers pass on warnings and worse alone.
+
+    Dask would raise the level of their handlers instead. Where Bokeh took over those of the root,
+    the records of everybody else were lost with it for as long as a cluster stood.
+    """
+    loggers = [logging.getLogger(name) for name in names]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(max(logger.level, logging.WARNING))
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
 
 
 @contextmanager
