@@ -9,6 +9,8 @@ import asyncio
 import itertools
 import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +33,12 @@ Floats = npt.NDArray[np.float32]
 ENCODED_AT_ONCE = min(8, (os.cpu_count() or 1) + 1)
 STORED_AT_ONCE = 16
 """Chunks on their way to the disk or over the network at once."""
+
+
+@cache
+def _encoders(_process: int) -> ThreadPoolExecutor:
+    """Return threads of a process that encode, no more than do at once: each keeps its room."""
+    return ThreadPoolExecutor(ENCODED_AT_ONCE, "actlas-encoder")
 
 
 class SiteWriter:
@@ -206,6 +214,7 @@ class SiteWriter:
             self.nonfinite += count
 
     async def _store_chunks(self, first_chunk: int, values: Floats, first: int) -> None:
+        loop, encoders = asyncio.get_running_loop(), _encoders(os.getpid())
         encoding = asyncio.Semaphore(ENCODED_AT_ONCE)
         storing = asyncio.Semaphore(STORED_AT_ONCE)
         store = self._group.store
@@ -213,7 +222,7 @@ class SiteWriter:
         async def put(depth: int | None, chunk: int, part: Floats) -> None:
             async with storing:
                 async with encoding:
-                    encoded, digest = await asyncio.to_thread(self._encode, part)
+                    encoded, digest = await loop.run_in_executor(encoders, self._encode, part)
                 self.checksums[(chunk,) if depth is None else (depth, chunk)] = digest
                 self.stored_bytes += len(encoded)
                 await store.set(self._key(depth, chunk), EncodedBytes(encoded))

@@ -170,7 +170,8 @@ def _row_blocks(
     waiting: deque[Sequence[Target]] = deque()
     for number, window in enumerate(found):
         targets = slots[number % len(slots)]
-        run_window(loaded, targets, window, budget, progress)
+        report = _giving_back(progress) if is_large else progress
+        run_window(loaded, targets, window, budget, report)
         if is_large:
             # What the forward passes took makes room for what is handed over now.
             give_back_freed()
@@ -178,8 +179,24 @@ def _row_blocks(
         while len(waiting) == len(slots) or (waiting and window is found[-1]):
             for target, own_blocks in zip(waiting.popleft(), blocks, strict=True):
                 yield from own_blocks.add(*_taken(target, allow_nonfinite=allow_nonfinite))
-        if is_large:
+
+
+def _giving_back(progress: Callable[[int], None] | None) -> Callable[[int], None]:
+    """Return a report that gives freed memory back after the first batch of a window.
+
+    What was handed over before has been written by then, as a rule.
+    """
+    is_first = True
+
+    def report(count: int) -> None:
+        nonlocal is_first
+        if is_first:
             give_back_freed()
+        is_first = False
+        if progress is not None:
+            progress(count)
+
+    return report
 
 
 def _target(

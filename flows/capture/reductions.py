@@ -72,10 +72,11 @@ def logit_deviation(rows: AttentionRows) -> Tensor:
     """
     probabilities, visible = _probabilities(rows), _visible(rows)
     floor = torch.finfo(rows.probabilities.dtype).tiny
-    logits = probabilities.clamp(min=floor).log() * visible
+    # In one place: such a tensor is the largest thing that a block makes.
+    logits = probabilities.clamp(min=floor).log_().mul_(visible)
     count = visible.sum(dim=-1).clamp(min=1)
     mean = logits.sum(dim=-1) / count
-    squares = ((logits - mean[..., None]) * visible).square().sum(dim=-1)
+    squares = logits.sub_(mean[..., None]).mul_(visible).square_().sum(dim=-1)
     return (squares / count).sqrt()
 
 
