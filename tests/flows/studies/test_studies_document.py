@@ -18,9 +18,9 @@ from transformers import (
 )
 
 from flows.capture import train
-from flows.studies import STUDIES, corpora, preparation, sources, untrained
-from flows.studies.sources import ModelSource, Need, block_sweep
-from flows.studies.untrained import Kind, Untrained
+from flows.studies import STUDIES, corpora, preparation, untrained
+from flows.studies.sources import ModelSource, Need
+from flows.studies.untrained import Untrained
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -39,21 +39,14 @@ TEXTS: dict[str, tuple[Need, dict[str, object]]] = {
         {"model_type": "gpt2", "vocab_size": 64, "n_embd": 16, "n_layer": 2, "n_head": 2},
     ),
 }
-OTHERS: dict[str, tuple[Kind, dict[str, object], str | None]] = {
-    "untrained-canine": ("characters", {"model_type": "canine", **SIZES}, "CanineTokenizer"),
-    "untrained-vit": (
-        "vision",
-        {"model_type": "vit", "image_size": 32, "patch_size": 16, **SIZES},
-        None,
-    ),
-}
+PICTURES = "untrained-vit"
 
 
 @pytest.fixture
 def tiny_offline(
     tmp_path: Path, run_folder: Path, monkeypatch: pytest.MonkeyPatch, quick_figures: None
 ) -> None:
-    """Make the models of ``--models offline`` tiny, of every kind that a study needs."""
+    """Make the models of ``--models offline`` tiny, one of each kind that a study needs."""
     tokenizer = run_folder / "checkpoint-0"
     found = []
     for name, (need, config) in TEXTS.items():
@@ -63,18 +56,15 @@ def tiny_offline(
         for file in tokenizer.glob("*token*"):
             shutil.copy(file, folder)
         found.append(ModelSource(name, need, (f"random:{folder}",)))
-    for name, (kind, config, reader) in OTHERS.items():
-        monkeypatch.setitem(untrained.UNTRAINED, name, Untrained(kind, config, reader))
-        found.append(ModelSource(name, kind, modality="image" if kind == "vision" else "text"))
+    vit = {"model_type": "vit", "image_size": 32, "patch_size": 16, **SIZES}
+    monkeypatch.setitem(untrained.UNTRAINED, PICTURES, Untrained("vision", vit))
+    found.append(ModelSource(PICTURES, "vision", modality="image"))
     found.append(ModelSource("neox", "trajectory", (str(run_folder),), steps=(0, 10)))
-    block = tmp_path / "configs" / "block"
-    block.mkdir()
-    (block / "config.json").write_text(json.dumps({"model_type": "bert", **SIZES}))
-    monkeypatch.setattr(sources, "_BIASES", (0, 4))
-    monkeypatch.setattr(sources, "_SCALED_BIASES", ())
-    monkeypatch.setattr(sources, "BLOCK_SEEDS", (0,))
-    monkeypatch.setitem(preparation.MODEL_SETS, "offline", (*found, *block_sweep(str(block))))
+    monkeypatch.setitem(preparation.MODEL_SETS, "offline", tuple(found))
     monkeypatch.setattr(train, "tiny_model", _tinier)
+    # These have tests of their own that carry them out.
+    for name in ("shape-of-learning", "characters", "modalities", "untrained-block"):
+        monkeypatch.delitem(STUDIES, name)
     # What the figures show is a question of other tests.
     monkeypatch.setattr("flows.studies.run.save_figure", lambda _, file: file.touch())
     for name in (corpora.CORPUS, corpora.SHORT_CORPUS, corpora.CHARACTER_CORPUS):
@@ -122,6 +112,7 @@ def test_the_commands_run_one_after_another(
                     f"actlas compute average_cosine svd_anisotropy --models {name} --store {store}"
                 )
         newcomer.types(piece.text.replace("/data/their-store", str(their)))
+    assert len(STUDIES) == 7
     for name in STUDIES:
         assert (tmp_path / "studies" / name / "account.md").exists()
     assert {"change.csv", "change.png", "figures"} <= {path.name for path in tmp_path.iterdir()}
