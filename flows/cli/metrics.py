@@ -106,7 +106,9 @@ def compute(
         memory=memory,
         sites=sites,
     )
-    targets = find_targets(Repository.open(store), **asdict(chosen))
+    found = find_targets(Repository.open(store), **asdict(chosen))
+    # Where no model has them all, it is said of the first what it has.
+    targets = [one for one in found if set(sites) <= set(one.model.sites)] or found
     reports = []
     failures = []
     for target in targets:
@@ -131,6 +133,9 @@ def compute(
     elif not targets:
         say(none_stored(chosen.corpus))
     elif not plan and not failures:
+        if len(targets) < len(found):
+            lacking = [one.model.path for one in found if one not in targets]
+            say(f"Left out, since they do not hold {', '.join(sites)}: {', '.join(lacking)}")
         say("Next: actlas show METRIC, or actlas plot METRIC -o FILE.png")
     if failures:
         raise click.ClickException(
