@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -102,8 +102,7 @@ def create_bytes(group: zarr.Group, variable: Variable) -> zarr.Array[ArrayV3Met
 
 def create_step_coordinates(group: zarr.Group, capacity: int) -> None:
     """Create the per-step coordinates: one chunk a step, so that writers never meet in one."""
-    for variable in STEP_COORDINATES.values():
-        _create(group, variable, (capacity,), (1,))
+    sync(_create_each(group, STEP_COORDINATES.values(), (capacity,), (1,)))
 
 
 def add_step_coordinates(group: zarr.Group) -> None:
@@ -200,10 +199,30 @@ def _create(
     chunks: tuple[int, ...],
     codecs: Sequence[BytesBytesCodec] | None = None,
 ) -> zarr.Array[ArrayV3Metadata]:
+    return zarr.Array(sync(_created(group, variable, shape, chunks, codecs)))
+
+
+async def _create_each(
+    group: zarr.Group,
+    variables: Iterable[Variable],
+    shape: tuple[int, ...],
+    chunks: tuple[int, ...],
+) -> None:
+    """Create arrays of one shape side by side."""
+    await asyncio.gather(*(_created(group, each, shape, chunks, None) for each in variables))
+
+
+async def _created(
+    group: zarr.Group,
+    variable: Variable,
+    shape: tuple[int, ...],
+    chunks: tuple[int, ...],
+    codecs: Sequence[BytesBytesCodec] | None,
+) -> zarr.AsyncArray[ArrayV3Metadata]:
     attributes: dict[str, JSON] = {"long_name": variable.description}
     if variable.units:
         attributes["units"] = variable.units
-    return group.create_array(
+    return await group._async_group.create_array(
         variable.name,
         shape=shape,
         chunks=chunks,
