@@ -64,8 +64,6 @@ def test_the_commands_run_one_after_another(desk: Path, monkeypatch: pytest.Monk
     pieces = [piece for piece in pieces_of(__file__) if piece.kind != "transcript"]
     assert len(pieces) >= 30
     for piece in in_order(pieces):
-        if piece.text == "actlas diff before now":
-            newcomer.types("actlas tag before")
         assert expected_of(piece.text) in newcomer.types(piece.text), piece
     assert "<title>" in newcomer.seen["explore"]
     tree = open_store("activations")
