@@ -76,7 +76,7 @@ def little_store(patch: Patch) -> None:
     rounds = speed._rounds
     patch.setattr(speed, "_rounds", lambda values, _: rounds(values, 1))
     patch.setattr(transactions, "SHAPE", (2, 8, 64))
-    with_less(patch, transactions, "_commits", steps=2)
+    with_less(patch, transactions, "_commits", steps=10)
     fill = opening.fill_blank
     patch.setattr(opening, "fill_blank", lambda place, model, *_: fill(place, model, 2, 2))
     patch.setattr(opening, "OPENINGS", 1)
