@@ -92,7 +92,7 @@ def test_what_goes_wrong_is_told_as_shown(desk: Path, monkeypatch: pytest.Monkey
     _truncate(damaged / "model.safetensors", kept=4096, announced=5_320_408)
     for piece in shown:
         told = newcomer.types(piece.text, code=2 if "hamlt" in piece.text else 1)
-        assert told == piece.answer
+        assert told.replace(str(desk), "/home/me") == piece.answer
 
 
 def _truncate(file: Path, *, kept: int, announced: int) -> None:
