@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.first_component import FirstComponent
-from analysis.freed import give_back_freed
 from analysis.jackknife import leave_out_groups, standard_error
 from analysis.layer import LayerStatistics
 from analysis.metrics.metric import STDERR, Metric
@@ -23,6 +22,7 @@ from analysis.request import Request
 from analysis.rows import RowSource
 from analysis.statistics import Statistics
 from analysis.streams import STREAMED, first_of, measure_streams
+from store.freed_memory import give_back_freed
 
 Floats = npt.NDArray[np.float64]
 

@@ -1,4 +1,4 @@
-"""How much freed memory a process keeps, so that the next chunk does not fault it in anew.
+"""How much freed memory a process keeps: enough that the next chunk does not fault it in anew.
 
 glibc gives arrays of a few MiB back to the system as they are freed until it has seen some that
 are larger: writing and reading a GB of chunks then takes 100,000 to 200,000 page faults, each of
@@ -37,3 +37,14 @@ def keep_freed_memory() -> None:
     if setting is not None and not any(name in os.environ for name in ENVIRONMENT):
         setting(_TRIM_THRESHOLD, KEPT_AT_TOP)
         setting(_MMAP_THRESHOLD, MAPPED_FROM)
+
+
+def give_back_freed() -> None:
+    """Return freed memory to the system, where the C library can be asked to (glibc).
+
+    Passes over rows and searches for neighbours take buffers of other sizes in turn; what one has
+    freed lies between what is still used, and does for little of what the other needs.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
