@@ -202,24 +202,6 @@ def test_a_brush_along_training_chooses_steps(page: Browser) -> None:
     assert steps_drawn(page) == {5, 10}
 
 
-def test_a_token_is_told_where_the_pointer_is_and_chosen_by_a_click(page: Browser) -> None:
-    x, y = page.evaluate(
-        f"""(() => {{ const view = Bokeh.index.find_one_by_id({MODEL}('tokens').id);
-        view.el.scrollIntoView(); const at = view.el.getBoundingClientRect();
-        const {{ x, y }} = {MODEL}('tokens').renderers[0].data_source.data;
-        return [at.left + view.frame.x_scale.compute(x[7]),
-        at.top + view.frame.y_scale.compute(y[7])]; }})()"""
-    )
-    page.point(x - 3, y)
-    page.point(x, y)
-    context = of(page, "tokens", "renderers[0].data_source.data.context")[7]
-    page.wait(f"{FIND}.some((node) => node.textContent === {json.dumps(context)})")
-    for kind in ("mousePressed", "mouseReleased"):
-        page.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
-    page.wait(f"{MODEL}('nearest').text.includes('<table>')")
-    assert page.complaints == []
-
-
 def test_another_corpus_has_its_own_models_metrics_and_tokens(page: Browser) -> None:
     choose(page, "corpus", "dogs")
     page.wait(f"{MODEL}('models').labels.join() === 'one,two'")
