@@ -32,12 +32,17 @@ PROVENANCE: Final = (
 
 
 def completed(
-    reservation: Reservation, identity: Mapping[str, JSON], provenance: Mapping[str, JSON]
+    reservation: Reservation,
+    identity: Mapping[str, JSON],
+    provenance: Mapping[str, JSON],
+    *,
+    rewrite: bool = False,
 ) -> dict[str, JSON]:
     """Return what to record about a step besides what was counted while writing.
 
     Sites added to a step that was complete before leave its provenance as it was, but for the loss
-    that comes with the losses of the tokens.
+    that comes with the losses of the tokens. A step written anew because it was damaged says when:
+    what was computed from it before is stale.
 
     Raises:
         UnknownNameError: If ``provenance`` names something else than :data:`PROVENANCE`.
@@ -54,6 +59,7 @@ def completed(
     if reservation.kept_sites:
         measured = "token_loss" in reservation.sites and "loss" in provenance
         return always | ({"loss": provenance["loss"]} if measured else {})
+    ingested_at = now()
     return {
         **dict.fromkeys(PROVENANCE, ""),
         "loss": math.nan,
@@ -61,7 +67,8 @@ def completed(
         **always,
         "complete": True,
         "identity": dict(identity),
-        "ingested_at": now(),
+        "ingested_at": ingested_at,
+        **({"rewritten_at": ingested_at} if rewrite else {}),
     }
 
 

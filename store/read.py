@@ -35,7 +35,7 @@ from .schema import (
 CHUNKS: Final = {TOKEN: -1}
 """One Dask chunk a step and layer: a chunk for each chunk on disk would cost a hundredfold."""
 
-BOOKKEEPING: Final = frozenset({"complete", "reserved_at", "writer"})
+BOOKKEEPING: Final = frozenset({"complete", "reserved_at", "rewritten_at", "writer"})
 """Per-step arrays for writers; what readers see is complete."""
 
 

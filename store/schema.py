@@ -286,6 +286,7 @@ STEP_COORDINATES: Final[dict[str, Variable]] = _named(
     Variable("identity", (STEP,), "str", "JSON object: everything that changes the values"),
     Variable("versions", (STEP,), "str", "JSON object: versions of the libraries involved"),
     Variable("ingested_at", (STEP,), "str", "time of the commit, ISO 8601 in UTC"),
+    Variable("rewritten_at", (STEP,), "str", "time of the latest repair, ISO 8601 in UTC"),
     Variable("reserved_at", (STEP,), "str", "time of the reservation, ISO 8601 in UTC"),
     Variable("writer", (STEP,), "str", "host, process and random id of the writer of the slot"),
 )

@@ -171,7 +171,10 @@ class StepWriter:
         self._require_open()
         for writer in self._writers.values():
             writer.require_complete()
-        coordinates = completed(self._reservation, self._request.identity, provenance)
+        request = self._request
+        coordinates = completed(
+            self._reservation, request.identity, provenance, rewrite=request.rewrite
+        )
         coordinates |= counted(
             self._group, self._reservation, self._writers.values(), self._held.values()
         )

@@ -68,7 +68,10 @@ def repair(
         print_json(asdict(done))
     else:
         if done.repaired:
-            say(f"{what}: computed again: step {', '.join(map(str, done.repaired))}")
+            say(
+                f"{what}: computed again: step {', '.join(map(str, done.repaired))}. Metrics of it"
+                " are stale: run `actlas compute` again"
+            )
         if done.left:
             print_findings(list(done.left))
         else:

@@ -31,7 +31,7 @@ def missing_metrics(
     """Say which values are absent or stale.
 
     A value is current when it was computed with the same version and settings from a step that
-    had the identity (weights, tokens, dtype ...) the step has in ``snapshot``.
+    had the identity (weights, tokens, dtype, latest repair ...) the step has in ``snapshot``.
 
     Args:
         repository: The store.

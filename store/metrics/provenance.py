@@ -34,7 +34,8 @@ class StepIdentity:
 
     Attributes:
         weights_sha256: Digest of the weights.
-        identity_sha256: Digest of everything that changes the values, weights included.
+        identity_sha256: Digest of everything that changes the values, weights and the time of the
+            latest repair included.
     """
 
     weights_sha256: str
@@ -71,9 +72,9 @@ def step_identities(
     group = model_group(uri, snapshot, path)
     size = member(group, "step").shape[0]
     (complete,) = complete_slots(group.store, [(path, size)])
-    names = ("weights_sha256", "identity")
+    names = ("weights_sha256", "identity", "rewritten_at")
     columns = [Column(path, STEP_COORDINATES[name], size) for name in names]
-    weights, identities = read_columns(group.store, columns)
+    weights, identities, rewritten = read_columns(group.store, columns)
     extent = model_extent(uri, snapshot, path)
     counts = token_counts(group.store, path, size, extent.axis)
     held = {}
@@ -82,6 +83,9 @@ def step_identities(
         if counts[slot] != extent.n_tokens:
             # Longer than what is shown, and so than what metrics are computed from.
             parts.append(f"first {extent.n_tokens} tokens")
+        if rewritten[slot]:
+            # What was computed before may be of damaged chunks, so it must not look current.
+            parts.append(f"rewritten {rewritten[slot]}")
         held[step] = StepIdentity(weights[slot], _digest(*parts))
     for step in steps or ():
         if step not in held:

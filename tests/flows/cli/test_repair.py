@@ -41,7 +41,18 @@ def test_just_the_damaged_step_is_computed_again(
     assert second
     assert first.ingested_at == untouched.ingested_at
     assert (second.identity, second.sites) == (bad.identity, bad.sites)
-    assert "0 values computed" in run("compute", "average_cosine").output
+
+
+def test_what_was_computed_before_a_repair_is_computed_again(
+    run, store: str, run_folder: Path, damage
+) -> None:
+    """The values may be of the damaged chunks: 3 layers and 4 populations of step 10."""
+    assert " 0 values computed" in run("compute", "average_cosine").output
+    damage("residual/c/1/2/0/0")
+    said = run("repair", PATH, "--source", str(run_folder)).output
+    assert "run `actlas compute` again" in " ".join(said.split())
+    assert " 12 values computed" in run("compute", "average_cosine").output
+    assert " 0 values computed" in run("compute", "average_cosine").output
 
 
 def test_a_sound_model_is_left_alone(run, store: str) -> None:
