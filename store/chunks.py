@@ -2,7 +2,8 @@
 
 Reading through ``zarr.Array`` would decode every chunk into a temporary, copy it, and put the fill
 value where a chunk is lost. Here a chunk is decoded into the caller's array, and one that is lost
-or damaged is an error that says which rows it held.
+or damaged is an error that says which rows it held. So is a whole chunk in another's place, unless
+only a part of it is decoded.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from .chunk_faults import CRC_BYTES, damage, explained
 from .chunk_place import ChunkPlace
 from .errors import CorruptChunkError, StoreError
 from .freed_memory import keep_freed_memory
+from .recorded import RecordedChecksums
 from .schema import BLOCK, LAYER, STEP, TOKEN, site_variable
 
 Floats = npt.NDArray[np.float32]
@@ -73,6 +75,7 @@ class ActivationArray:
             *self.inner_shape[axis + 1 :],
         )
         self._chunk_shape = array.chunks[outer:]
+        self._recorded = RecordedChecksums(group, site, self.rows, self.token_axis)
         self._labels = {name: member(group, name) for name in (STEP, *depth)}
         self._store, self._prefix = array.store, array.store_path.path
         self._prototype = default_buffer_prototype()
@@ -248,6 +251,9 @@ class ActivationArray:
         chunk = target if whole else np.empty(self._chunk_shape, dtype=np.float32)
         with self._damaged(slot, depth, number):
             blosc.decompress(body, chunk)
+        difference = self._recorded.difference(slot, depth, number, chunk)
+        if difference is not None:
+            raise CorruptChunkError(str(self.place(slot, depth, number)), difference)
         if not whole:
             target[...] = chunk[self._tokens(*rows)]
 

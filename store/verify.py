@@ -17,13 +17,12 @@ from .chunks import ActivationArray
 from .columns import Column, read_columns
 from .errors import CorruptChunkError, MissingChunkError, StoreError, TruncatedChunkError
 from .extent import token_counts
-from .layout import checksum, token_chunks
+from .layout import token_chunks
 from .listing import GroupNode, list_groups
 from .open_model import OpenModel, open_models
 from .pinned import model_group, site_layers, snapshot_root
 from .repository import Repository
 from .schema import (
-    CHECKSUM_SUFFIX,
     DEPTH_COORDINATES,
     PLACE_COORDINATES,
     STEP,
@@ -70,7 +69,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class _Layer:
-    """The chunks of one step and depth of a site, and the checksums recorded for them.
+    """The chunks of one step and depth of a site.
 
     Some sites may be NaN by definition at the tokens that are ``undefined``.
     """
@@ -79,7 +78,6 @@ class _Layer:
     step: int
     slot: int
     depth: int | None
-    checksums: npt.NDArray[np.uint32]
     undefined: npt.NDArray[np.bool_] | None
 
 
@@ -139,25 +137,23 @@ def _layers(model: OpenModel) -> Iterator[_Layer]:
     counts = token_counts(group.store, group.path, step_capacity(group), axis).tolist()
     for site in sites_among(model.node.arrays):
         holds = site_layers(origin.uri, origin.snapshot, origin.path, site)
-        recorded = member(group, site + CHECKSUM_SUFFIX)
         undefined = undefined_tokens(group, site_variable(site))
         arrays = {n: ActivationArray(group, site, n) for n in set(counts)}
         for step, slot in zip(model.slots.steps.tolist(), model.slots.slots.tolist(), strict=True):
             if not holds[slot].any():
                 continue
             array = arrays[counts[slot]]
-            checksums = np.asarray(recorded[slot])[..., : token_chunks(array.n_tokens, array.rows)]
             if array.depth_dim is None:
-                yield _Layer(array, step, slot, None, checksums, undefined)
+                yield _Layer(array, step, slot, None, undefined)
             else:
                 for depth in np.flatnonzero(holds[slot]).tolist():
-                    yield _Layer(array, step, slot, depth, checksums[depth], undefined)
+                    yield _Layer(array, step, slot, depth, undefined)
 
 
 def _check(layer: _Layer) -> tuple[list[Finding], int]:
     """Check the chunks of one layer; also count its values that are not finite."""
     array, findings, nonfinite = layer.array, [], 0
-    for number, recorded in enumerate(layer.checksums.tolist()):
+    for number in range(token_chunks(array.n_tokens, array.rows)):
         start = number * array.rows
         stop = min(start + array.rows, array.n_tokens)
         try:
@@ -169,9 +165,6 @@ def _check(layer: _Layer) -> tuple[list[Finding], int]:
         if layer.undefined is not None:
             finite |= layer.undefined[start:stop] & np.isnan(values)
         nonfinite += int(np.count_nonzero(~finite))
-        if (found := checksum(values)) != recorded:
-            detail = f"values have CRC-32C {found:08x}, {recorded:08x} was recorded when written"
-            findings.append(_finding(layer, number, "corrupt", detail))
     return findings, nonfinite
 
 

@@ -257,6 +257,53 @@ def test_a_chunk_sealed_around_nonsense_is_an_error(toy, memory_uri):
         everything(slab)
 
 
+@pytest.mark.parametrize(
+    ("site", "chunk", "rows"), [("residual", "1/0", (16, 32)), ("query", "0/3/0", (48, 50))]
+)
+def test_a_whole_chunk_in_anothers_place_is_an_error(toy, memory_uri, site, chunk, rows):
+    """What lies there is sound in itself; what was recorded is of the values of step 7."""
+    repository = toy.prepare(memory_uri, SITES)
+    for step in (7, 9):
+        toy.ingest(repository, step)
+    keys = [f"{toy.PATH}/{site}/c/{slot}/2/{chunk}" for slot in (0, 1)]
+
+    def swap(root):
+        buffers = [sync(root.store.get(key, default_buffer_prototype())) for key in keys]
+        for key, buffer in zip(keys, reversed(buffers), strict=True):
+            sync(root.store.set(key, buffer))
+
+    repository.update("swap two chunks", swap)
+    label = {"residual": 2, "query": 3}[site]
+    found, recorded = (
+        google_crc32c.value(toy.values(step, site)[2][..., slice(*rows), :].tobytes())
+        for step in (9, 7)
+    )
+    said = (
+        rf"{site}, step 7, \w+ {label}, tokens {rows[0]} to {rows[1] - 1}: .*"
+        f"CRC-32C {found:08x}, {recorded:08x} was recorded"
+    )
+    (slab,) = slabs(repository, toy.PATH, site=site, steps=[7], layers=[label])
+    with pytest.raises(CorruptChunkError, match=said):
+        list(slab.blocks())
+    with pytest.raises(CorruptChunkError, match=said):
+        list(slab.stretch(rows[0] + 1, rows[1]))
+    lazy = store.open_store(memory_uri)[toy.PATH][site].isel(step=0)[2]
+    with pytest.raises(CorruptChunkError, match=said):
+        lazy.load()
+
+
+def test_a_chunk_whose_checksum_was_never_recorded_is_read(toy, memory_uri):
+    repository = toy.prepare(memory_uri)
+    toy.ingest(repository, 7)
+
+    def forget(root):
+        del root[toy.PATH]["residual_checksum"]
+
+    repository.update("forget what was recorded", forget)
+    (slab,) = slabs(repository, toy.PATH, layers=[2])
+    np.testing.assert_array_equal(np.concatenate(everything(slab)), toy.values(7, "residual")[2])
+
+
 def test_a_store_that_cannot_be_reached_is_not_called_damaged(filled, toy, monkeypatch):
     (slab,) = slabs(filled, toy.PATH, steps=[0], layers=[0])
     array = activation_array(filled.uri, slab.snapshot, toy.PATH, "residual")
