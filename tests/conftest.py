@@ -222,10 +222,13 @@ def _records_reach_every_test() -> None:
     """Take back what a command said about logging, in a test before or in a fixture of many tests.
 
     `actlas watch` sends the records of actlas to standard output alone: it is the last that its
-    process does. Here no later test would see them.
+    process does. Here no later test would see them. What Prefect gives the root logger as a command
+    runs writes to that command's standard error, which is gone once it has ended.
     """
     logger = logging.getLogger(LOGGER)
     logger.handlers, logger.propagate = [], True
+    root = logging.getLogger()
+    root.handlers = [one for one in root.handlers if type(one).__module__.startswith("_pytest.")]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

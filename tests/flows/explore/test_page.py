@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -200,6 +201,40 @@ def test_a_brush_along_training_chooses_steps(page: Browser) -> None:
         page.settle()
     page.wait(f"!{MODEL}('depth').renderers[2].data_source.data.step.includes(0)")
     assert steps_drawn(page) == {5, 10}
+
+
+def point_at_token(page: Browser, number: int) -> tuple[float, float]:
+    """Move the pointer to a token of the scatter plot, and return where that is."""
+    x, y = page.evaluate(
+        f"""(() => {{ const view = Bokeh.index.find_one_by_id({MODEL}('tokens').id);
+        view.el.scrollIntoView({{ block: 'center' }}); const at = view.el.getBoundingClientRect();
+        const {{ x, y }} = {MODEL}('tokens').renderers[0].data_source.data;
+        return [at.left + view.frame.x_scale.compute(x[{number}]),
+        at.top + view.frame.y_scale.compute(y[{number}])]; }})()"""
+    )
+    page.point(x - 3, y)
+    page.point(x, y)
+    return x, y
+
+
+def test_a_token_is_told_where_the_pointer_is_and_chosen_by_a_click(page: Browser) -> None:
+    context = str(of(page, "tokens", "renderers[0].data_source.data.context[7]"))
+    told = (
+        f"{FIND}.some((node) => node.className === 'bk-tooltip-row-value'"
+        f" && node.textContent.trim() === {json.dumps(context.strip())})"
+    )
+    # While other charts are drawn, the plot moves.
+    for _ in range(50):
+        x, y = point_at_token(page, 7)
+        if page.evaluate(told):
+            break
+        time.sleep(0.2)
+    else:
+        pytest.fail(f"nothing is told of {context!r} at {x}, {y}")
+    for kind in ("mousePressed", "mouseReleased"):
+        page.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+    page.wait(f"{MODEL}('nearest').text.includes('<table>')")
+    assert page.complaints == []
 
 
 def test_another_corpus_has_its_own_models_metrics_and_tokens(page: Browser) -> None:

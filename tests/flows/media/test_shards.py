@@ -227,7 +227,7 @@ def test_what_is_meant_is_asked_for_where_it_is_not_clear(
 ) -> None:
     image, sound = (pictures / "2.png").read_bytes(), (noises / "a.wav").read_bytes()
     mixed = pack(tmp_path / "mixed.tar", {"a.png": image, "b.wav": sound, "b.cls": "1"})
-    told = run(store, "corpus", "add", "x", "--dataset", str(mixed), code=1).stderr
+    told = run(store, "corpus", "add", "x", "--dataset", str(mixed), code=2).stderr
     assert "mixed.tar holds 1 image .png, 1 audio .wav, 1 other .cls" in told
     assert "with --column, such as --column png" in told
     with pytest.raises(InputError, match=r"no members \.flac: it holds 1 image \.png"):
