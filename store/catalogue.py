@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import zarr
 
-from .arrays import member, sites_of, step_capacity
+from .arrays import member, step_capacity
 from .columns import Column, read_columns
 from .errors import UnknownNameError
 from .extent import group_extent
@@ -25,6 +25,7 @@ from .schema import (
     STEP,
     STEP_COORDINATES,
     node_name,
+    sites_among,
 )
 from .slots import FREE, model_group
 from .twins import find_twins
@@ -91,7 +92,7 @@ class HeldModel:
         model: Id of the model, as it was given.
         path: Path of its group.
         stack: ``"encoder"`` or ``"decoder"`` of an encoder-decoder model, None otherwise.
-        sites: Sites the group has arrays for.
+        sites: Sites that some complete step holds.
         n_tokens: Tokens that are shown: the first ones, which every step has.
         layers: Numbers of the layers that some step holds, 0 for the embedding output.
         width: Length of a row of the residual stream.
@@ -189,7 +190,7 @@ def _held_model(path: str, group: zarr.Group) -> HeldModel:
         model=str(group.attrs["model"]),
         path=path,
         stack=stack[0] if stack else None,
-        sites=sites_of(group),
+        sites=sites_among(site for step in steps if step.complete for site in step.sites),
         n_tokens=group_extent(group).n_tokens,
         token_axis=member(group, "token_id").shape[0],
         layers=_shown_layers(group, steps),

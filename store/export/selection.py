@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import xarray as xr
@@ -10,7 +10,8 @@ import xarray as xr
 from store.errors import UnknownNameError
 from store.listing import GroupNode
 from store.models import chosen_models
-from store.open_model import open_models
+from store.open_model import OpenModel, open_models
+from store.pinned import site_slots
 from store.read import CHUNKS, model_dataset
 from store.repository import Repository
 from store.schema import BLOCK, LAYER, SITES, STEP, is_site, sites_among
@@ -43,22 +44,50 @@ class Selection:
         """Yield the path of each model and its dataset, narrowed to the selection, lazy.
 
         Raises:
-            UnknownNameError: If a model asked for holds no site asked for, or no step or layer
-                asked for.
+            UnknownNameError: If no model holds a site asked for, or one has no step or layer asked
+                for, or a step asked for lacks a site asked for.
         """
         uri = self.repository.uri
         for site in self.sites or ():
             if not is_site(site):
                 raise UnknownNameError("site", site, SITES, "actlas")
         found = chosen_models(uri, self.snapshot, self.corpus, self.models, self._holds)
+        known: set[str] = set()
+        nothing = True
         for model in open_models(uri, self.snapshot, list(found.values())):
             path = model.node.path
-            dataset = model_dataset(model, CHUNKS)
-            sites = [name for name in dataset.data_vars if self.sites is None or name in self.sites]
-            dataset = _narrowed(dataset[sites], STEP, self.steps, path)
+            held = _steps_by_site(model)
+            known |= {site for site, steps in held.items() if steps}
+            chosen = self._steps(held, path)
+            if chosen == []:
+                continue
+            nothing = False
+            dataset = _narrowed(model_dataset(model, CHUNKS), STEP, chosen, path)
+            dataset = dataset[self._sites(held, chosen)]
             for depth in (LAYER, BLOCK):
                 dataset = _narrowed(dataset, depth, self._depths(dataset, depth), path)
             yield path, dataset
+        if nothing and self.sites:
+            where = f"any complete step of {self.corpus}"
+            raise UnknownNameError("site", ", ".join(self.sites), sites_among(known), where)
+
+    def _sites(self, held: Mapping[str, set[int]], steps: Sequence[int] | None) -> list[str]:
+        """Return the sites asked for, by default those that some of the steps hold."""
+        if self.sites is not None:
+            return [site for site in held if site in self.sites]
+        return [site for site in held if steps is None or held[site] & set(steps)]
+
+    def _steps(self, held: Mapping[str, set[int]], path: str) -> Sequence[int] | None:
+        """Return the steps asked for, by default all, or those that hold a site asked for."""
+        if self.sites is None:
+            return self.steps
+        wanted = {site: steps for site, steps in held.items() if site in self.sites}
+        for site, steps in wanted.items():
+            for step in self.steps or ():
+                if step not in steps:
+                    where = f"{path} with the site {site!r}"
+                    raise UnknownNameError("step", step, sorted(steps), where)
+        return sorted(set().union(*wanted.values())) if self.steps is None else self.steps
 
     def _holds(self, node: GroupNode) -> bool:
         return any(site in node.arrays for site in self.sites or sites_among(node.arrays))
@@ -82,6 +111,16 @@ class Selection:
             steps = set(dataset[STEP].values.tolist())
             chosen = [slab for slab in found if slab.step in steps]
             yield path, sorted(chosen, key=lambda slab: slab.step)
+
+
+def _steps_by_site(model: OpenModel) -> dict[str, set[int]]:
+    """Return which complete steps hold each site that a model has an array for."""
+    origin, slots = model.origin, model.slots
+    held = {}
+    for site in sites_among(model.node.arrays):
+        holds = site_slots(origin.uri, origin.snapshot, origin.path, site)
+        held[site] = set(slots.steps[holds[slots.slots]].tolist())
+    return held
 
 
 def _narrowed(dataset: xr.Dataset, dim: str, labels: Sequence[int] | None, path: str) -> xr.Dataset:

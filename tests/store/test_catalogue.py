@@ -21,8 +21,15 @@ def test_an_empty_store_holds_nothing(toy, memory_uri):
         None,
     )
     assert (held.n_tokens, held.layers, held.width) == (50, (0, 1, 2, 3), 64)
+    assert (held.sites, held.steps, held.stored_bytes) == ((), (), 0)
+
+
+def test_sites_are_those_that_a_step_holds(toy, memory_uri):
+    repository = toy.prepare(memory_uri, ("residual", "final_norm", "query"))
+    toy.ingest(repository, 0, sites=("residual",))
+    toy.ingest(repository, 8, sites=("final_norm",))
+    (held,) = catalogue(repository)
     assert held.sites == ("residual", "final_norm")
-    assert (held.steps, held.stored_bytes) == ((), 0)
 
 
 def test_steps_are_listed_in_order_with_what_is_being_written(toy, memory_uri):

@@ -151,6 +151,27 @@ def test_names_that_are_not_there(filled, tmp_path):
         export(select(filled), tmp_path / "out", format="zar")
 
 
+def test_steps_without_a_site_are_left_out_or_refused(toy, memory_uri, tmp_path):
+    repository = toy.prepare(memory_uri, ("residual", "final_norm", "query"))
+    for step, sites in ((0, ("residual",)), (8, ("residual", "final_norm"))):
+        toy.ingest(repository, step, sites=sites)
+    chosen = select(repository, sites=["final_norm"])
+    (target,) = export(chosen, tmp_path / "all", format="zarr")
+    dataset = xr.open_zarr(target, group=toy.PATH, consolidated=False, chunks=None)
+    assert dataset["step"].values.tolist() == [8]
+    np.testing.assert_array_equal(dataset["final_norm"][0], toy.values(8, "final_norm"))
+    for kind in ("zarr", "netcdf", "safetensors", "parquet"):
+        chosen = select(repository, sites=["residual", "final_norm"], steps=[0])
+        with pytest.raises(UnknownNameError, match=r"no step 0 in .* with the site 'final_norm'"):
+            export(chosen, tmp_path / kind, format=kind)
+        with pytest.raises(UnknownNameError, match=r"no site 'query' .*: residual, final_norm"):
+            export(select(repository, sites=["query"]), tmp_path / kind, format=kind)
+        assert not (tmp_path / kind).exists()
+    (target,) = export(select(repository, steps=[0]), tmp_path / "one", format="zarr")
+    dataset = xr.open_zarr(target, group=toy.PATH, consolidated=False, chunks=None)
+    assert list(dataset.data_vars) == ["residual"]
+
+
 def test_nothing_is_written_over(filled, tmp_path):
     (tmp_path / "kept").write_text("mine")
     with pytest.raises(StoreError, match="it is there already"):
