@@ -3,8 +3,10 @@
 Where λ₁ and the variance are all that is asked of a spectrum, a few directions are multiplied with
 the rows and back until λ₁ is certain to ``TOLERANCE`` of itself, which is less than the rounding of
 float32 products leaves of it; see ``krylov``. Where that takes long, as with a flat spectrum, the
-product is computed after all. How far the rows lie along the directions is kept, so that leaving
-out a group of sequences changes a small matrix: λ₁ without the group is taken within their span.
+product is computed after all, as with few rows, rows that are mostly the same, and nearly all
+variance along one direction, where rounding does not average out. How far the rows lie along the
+directions is kept, so that leaving out a group of sequences changes a small matrix: λ₁ without the
+group is taken within their span.
 """
 
 from __future__ import annotations
@@ -31,6 +33,15 @@ TOLERANCE: Final = 1e-8
 MOST_PASSES: Final = 5
 HOPEFUL: Final = 1e-2
 """Relative error bound after two passes beyond which more would not do."""
+
+FEW: Final = 4096
+"""Rows below which a product costs next to nothing and the rounding of single rows is felt."""
+
+MOST_SHARE: Final = 0.99
+"""Share of the variance above which the rounding of float32 could take λ₁ beyond all of it."""
+
+LEAST_SPREAD: Final = 1e-4
+"""Spread relative to the mean row below which rounding of the mean is felt."""
 
 _ROWS_SUMMED: Final = 8192
 
@@ -65,7 +76,7 @@ def find_first(
         sizes: Number of rows of each group, in the order of the rows (group).
     """
     trace = float(total.squares.sum())
-    if total.n < 2 or not SAFE[0] < trace / total.n < SAFE[1]:
+    if total.n < max(2, FEW) or not SAFE[0] < trace / total.n < SAFE[1] or _rounds(pilot, total):
         return None
     rows = _KnownRows(centred, total)
     block = leading_directions((pilot - total.mean).astype(np.float32))
@@ -75,10 +86,17 @@ def find_first(
         _, bound = ritz(basis, images, trace)
         block = new_directions(basis, product)
         if bound <= TOLERANCE or block.shape[1] == 0:
-            return FirstComponent(*rows.finish(sizes), passes)
+            found = FirstComponent(*rows.finish(sizes), passes)
+            return found if found.value <= MOST_SHARE * trace else None
         if passes > 1 and not bound < HOPEFUL:
             return None
     return None
+
+
+def _rounds(pilot: Rows, total: CentralMoments) -> bool:
+    """Return whether rounding adds up: rows are near each other, or mostly the same few."""
+    spread, offset = float(total.squares.sum()) / total.n, float(total.mean @ total.mean)
+    return spread < LEAST_SPREAD**2 * offset or 2 * len(np.unique(pilot, axis=0)) < len(pilot)
 
 
 class _KnownRows:

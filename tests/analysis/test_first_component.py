@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 import pytest
 import xarray as xr
 
-from analysis import compute_metrics, plan
+from analysis import compute_metrics, first_component, plan
 from analysis.compute import measure
 from analysis.first_component import TOLERANCE, find_first
 from analysis.groups import group_bounds
@@ -24,8 +26,9 @@ Rows = npt.NDArray[np.floating]
 
 @pytest.fixture(autouse=True)
 def _any_width(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let narrow rows, which tests can afford, be taken for wide ones."""
+    """Let narrow and few rows, which tests can afford, be taken for wide and many ones."""
     monkeypatch.setattr(plan, "NARROW", 0)
+    monkeypatch.setattr(first_component, "FEW", 0)
 
 
 def layer(n: int = 1200, d: int = 96, *, decay: float = 0.8, offset: float = 3.0) -> Rows:
@@ -176,3 +179,49 @@ def test_a_stored_layer_is_read_once_for_it(make_stored, memory_uri: str, monkey
     assert sum(stop - first for first, stop in read) == len(rows)
     found = read_metrics(stored.repository, stored.path).sel(layer=1, population="all")
     assert found["svd_anisotropy"].item() == pytest.approx(share(rows.astype(float)), rel=1e-6)
+
+
+def _few(n: int, d: int) -> Rows:
+    return np.random.default_rng(1).standard_normal((n, d)) * np.arange(1, d + 1) ** -0.8
+
+
+def _constant(n: int, d: int) -> Rows:
+    rows = np.full((n, d), 3.3)
+    rows[5] = 1.0
+    return rows
+
+
+def _one_direction(n: int, d: int) -> Rows:
+    rows = 1e-4 * np.random.default_rng(2).standard_normal((n, d))
+    rows[:, 0] += np.arange(n) % 7
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("make", "n", "d"),
+    [
+        (_few, 2, 600),
+        (_few, 2, 257),
+        (_few, 3, 600),
+        (_few, 3, 257),
+        (_few, 100, 257),
+        (_constant, 1500, 257),
+        (_constant, 3000, 257),
+        (_constant, 20_000, 257),
+        (_one_direction, 6000, 257),
+    ],
+)
+def test_where_rounding_adds_up_it_is_that_of_the_product(
+    make: Callable[[int, int], Rows], n: int, d: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    rows = make(n, d).astype(np.float32)
+    alone, whole = (
+        compute_metrics(labelled(rows), names, populations=["all"])
+        for names in (NAMES, [*NAMES, "spectrum"])
+    )
+    found = alone["svd_anisotropy"].item()
+    assert found == pytest.approx(share(rows.astype(np.float64)), rel=1e-8)
+    assert found <= 1
+    for name in (NAMES[0], NAMES[0] + "_stderr"):
+        xr.testing.assert_identical(alone[name], whole[name])
