@@ -28,7 +28,10 @@ Centred = Callable[[Rows], Iterator[Rows]]
 each piece is valid until the next."""
 
 TOLERANCE: Final = 1e-8
-"""Relative error bound of λ₁ at which no further pass is made."""
+"""Relative error bound of λ₁ at which no further pass is made.
+
+Rounding comes on top: some 1e-7 where one row, or rows that are the same, make up much of λ₁.
+"""
 
 MOST_PASSES: Final = 5
 HOPEFUL: Final = 1e-2
