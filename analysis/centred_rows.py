@@ -108,7 +108,9 @@ def centre_rows(rows: Rows, kept: npt.NDArray[np.int64], block_rows: int) -> Cen
     largest = float(norms.max())
     if largest == 0.0 or _SAFE_NORMS[0] < largest < _SAFE_NORMS[1]:
         return centred
-    scale = 2.0 ** -round(math.log2(largest) / 2)
+    # Of rows below the normal range of their dtype, the scale that would do is beyond it.
+    most = np.finfo(rows.dtype).maxexp - 2
+    scale = 2.0 ** min(-round(math.log2(largest) / 2), most)
     return _prepare(rows, kept, centred.centre, scale, block_rows)
 
 

@@ -206,6 +206,14 @@ def test_result_depends_on_neither_blocks_nor_threads_nor_order(
     np.testing.assert_array_equal(shuffled.distances, whole.distances[order])
 
 
+def test_rows_below_the_normal_range_are_told_apart() -> None:
+    smallest = np.float32(2.0**-149)
+    rows = np.array([[smallest], [0.0], [3 * smallest]])
+    found = nearest_neighbors(rows, 1)
+    np.testing.assert_array_equal(found.distances[:, 0], np.array([1, 1, 2]) * 2.0**-149)
+    np.testing.assert_array_equal(found.indices[:, 0], [1, 0, 0])
+
+
 def test_rows_need_not_be_contiguous_or_writable() -> None:
     rows = gaussian(120, 20)
     wanted = nearest_neighbors(np.ascontiguousarray(rows[::2, ::2]), 3)
