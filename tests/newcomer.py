@@ -94,8 +94,13 @@ class Newcomer:
             threading.Thread(target=ask, args=(port,)).start()
             return server
 
-        with mock.patch.object(module, name, made):
-            yield
+        # As in a process of its own, whatever tests before this one have put there.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            with mock.patch.object(module, name, made):
+                yield
+        finally:
+            signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
