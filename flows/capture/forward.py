@@ -164,15 +164,12 @@ def _row_blocks(
         )
         for number, (part, own) in enumerate(pairs)
     ]
-    # Memory that is given back is had again at the price of its first touch.
-    most_rows = max(_rows_within(tokens, window) for window in found)
-    is_large = ends is not None and sum(map(_row_bytes, shapes)) * most_rows > _WINDOW_BYTES
     waiting: deque[Sequence[Target]] = deque()
     for number, window in enumerate(found):
         targets = slots[number % len(slots)]
-        report = _giving_back(progress) if is_large else progress
+        report = progress if ends is None else _giving_back(progress)
         run_window(loaded, targets, window, budget, report)
-        if is_large:
+        if ends is not None:
             # What the forward passes took makes room for what is handed over now.
             give_back_freed()
         waiting.append(targets)
