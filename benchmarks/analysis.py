@@ -2,9 +2,10 @@
 
     python benchmarks/analysis.py [--json] [--quick] [--only PART ...] [--python NAME=PATH ...]
 
-Parts: moments (about 4 minutes on two quiet cores), neighbors (6), loop (2, LLM-Microscope's over
-2,000 rows), out_of_core (6, and 12 GB of disk in ACTLAS_BENCHMARK_DIR or the folder for temporary
-files), graph (1), again (2). What is measured is told on standard error as it goes.
+Parts: moments (about 4 minutes on two quiet cores), neighbors (6), loop (3, LLM-Microscope's
+over 10,000 rows, from 500 passes of it), out_of_core (6, and 12 GB of disk in
+ACTLAS_BENCHMARK_DIR or the folder for temporary files), graph (1), again (2). What is measured is
+told on standard error as it goes.
 
 Rivals that cannot be installed together run in an interpreter of their own:
 ``--python DADApy=PATH --python faiss=PATH --python LLM-Microscope=PATH``. A rival that is not

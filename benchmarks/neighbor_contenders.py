@@ -70,7 +70,8 @@ def _faiss() -> Callable[[Rows], Sequence[float]]:
     return estimate
 
 
-def _llm_microscope() -> Callable[[Rows], Sequence[float]]:
+def _llm_microscope(passes: int | None = None) -> Callable[[Rows], Sequence[float]]:
+    """The loop over rows, or its first passes alone, whose costs are alike."""
     import torch
 
     torch.set_num_threads(THREADS)
@@ -84,6 +85,8 @@ def _llm_microscope() -> Callable[[Rows], Sequence[float]]:
     assert described.loader is not None
     functions = importlib.util.module_from_spec(described)
     described.loader.exec_module(functions)
+    if passes is not None:
+        functions.range = lambda n: range(min(n, passes))  # type: ignore[attr-defined]
     return lambda rows: [functions.intrinsic_dimension(torch.from_numpy(rows), "cpu")]
 
 
@@ -102,6 +105,8 @@ CONTENDERS: dict[str, Callable[[], Callable[[Rows], Sequence[float]]]] = {
     "DADApy GRIDE": _dadapy_gride,
     "faiss flat": _faiss,
     "LLM-Microscope": _llm_microscope,
+    "LLM-Microscope 50": lambda: _llm_microscope(50),
+    "LLM-Microscope 550": lambda: _llm_microscope(550),
 }
 
 
