@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
@@ -119,8 +119,12 @@ class SiteWriter:
             NonFiniteError: If it holds NaN or infinity and they are not allowed.
         """
         self._check_block(token_start, values, depth)
-        self._count_nonfinite(token_start, values, depth, allow_nonfinite=allow_nonfinite)
-        sync(self._store_chunks(token_start // self._rows, values, depth))
+        count = cache(
+            lambda: self._count_nonfinite(
+                token_start, values, depth, allow_nonfinite=allow_nonfinite
+            )
+        )
+        sync(self._store_chunks(token_start // self._rows, values, depth, count))
         self._written[self._place(token_start, values, depth)] = True
 
     def require_complete(self) -> None:
@@ -213,7 +217,9 @@ class SiteWriter:
                 raise NonFiniteError(self.site, label, count, self._where)
             self.nonfinite += count
 
-    async def _store_chunks(self, first_chunk: int, values: Floats, first: int) -> None:
+    async def _store_chunks(
+        self, first_chunk: int, values: Floats, first: int, count_nonfinite: Callable[[], None]
+    ) -> None:
         loop, encoders = asyncio.get_running_loop(), _encoders(os.getpid())
         encoding = asyncio.Semaphore(ENCODED_AT_ONCE)
         storing = asyncio.Semaphore(STORED_AT_ONCE)
@@ -222,7 +228,11 @@ class SiteWriter:
         async def put(depth: int | None, chunk: int, part: Floats) -> None:
             async with storing:
                 async with encoding:
-                    encoded, digest = await loop.run_in_executor(encoders, self._encode, part)
+                    encoded, digest, finite = await loop.run_in_executor(
+                        encoders, self._encode, part
+                    )
+                if not finite:
+                    count_nonfinite()
                 self.checksums[(chunk,) if depth is None else (depth, chunk)] = digest
                 self.stored_bytes += len(encoded)
                 await store.set(self._key(depth, chunk), EncodedBytes(encoded))
@@ -244,16 +254,21 @@ class SiteWriter:
             else:
                 yield first + depth, first_chunk + number, part[depth]
 
-    def _encode(self, part: Floats) -> tuple[bytes, int]:
-        """Encode a chunk as the array's codecs do; the padding of the last one is fill values."""
+    def _encode(self, part: Floats) -> tuple[memoryview, int, bool]:
+        """Encode a chunk as the array's codecs do; the padding of the last one is fill values.
+
+        Returns:
+            The encoded chunk, the checksum of its values, and whether all of them are finite:
+            both are found while the values are near the processor.
+        """
         axis = self._token_axis - (self._depth is not None)
         contiguous = np.ascontiguousarray(part, dtype="<f4")
-        digest = checksum(contiguous)
+        digest, finite = checksum(contiguous), bool(np.isfinite(contiguous).all())
         if part.shape[axis] < self._rows:
             padding = [(0, 0)] * part.ndim
             padding[axis] = (0, self._rows - part.shape[axis])
             contiguous = np.pad(contiguous, padding, constant_values=self._fill)
-        return self._encoding.encode(contiguous), digest
+        return self._encoding.encode(contiguous), digest, finite
 
     def _key(self, depth: int | None, chunk: int) -> str:
         index = [0] * len(self.shape)

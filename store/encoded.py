@@ -12,12 +12,13 @@ from zarr.buffer.cpu import Buffer
 class EncodedBytes(Buffer):
     """Bytes that are handed to the store as they are, where zarr's own buffer copies them."""
 
-    def __init__(self, encoded: bytes) -> None:
+    def __init__(self, encoded: memoryview) -> None:
         super().__init__(np.frombuffer(encoded, np.uint8))
         self._encoded = encoded
 
-    def to_bytes(self) -> bytes:
-        """Return the bytes themselves."""
+    # Icechunk reads any buffer where it lies; Zarr knows none but bytes.
+    def to_bytes(self) -> memoryview:  # type: ignore[override]
+        """Return the bytes where they are."""
         return self._encoded
 
 

@@ -6,6 +6,7 @@ import google_crc32c
 import numpy as np
 import pytest
 import zarr
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numcodecs import blosc
@@ -31,7 +32,7 @@ def encoding(cname="zstd", shuffle="shuffle", block_size=BLOCK):
 
 def decoded(encoded, shape):
     body, crc = encoded[:-4], int.from_bytes(encoded[-4:], "little")
-    assert google_crc32c.value(body) == crc
+    assert google_crc32c.value(bytes(body)) == crc
     values = np.empty(shape, np.float32)
     blosc.decompress(body, values)
     return values
@@ -96,6 +97,46 @@ def test_any_reader_of_blosc_gets_the_same_bits(kind, width, more, block_size, s
     theirs = by_blosc(values, block_size)
     if not (encoded[2] | theirs[2]) & 2:  # Neither is a bare copy.
         assert encoded[:12] == theirs[:12]  # All of the header but the length.
+
+
+def with_a_value_of_more_bits(values):
+    """Return values of bfloat16 but for one: a sample does not see it."""
+    values[1000, 1] = np.nextafter(values[1000, 1], np.float32(9))
+    return values
+
+
+LONG = {
+    "float32": lambda: activations(2048, 400),
+    "bfloat16": lambda: as_bfloat16(activations(2048, 400)),
+    "bfloat16 but for one": lambda: with_a_value_of_more_bits(as_bfloat16(activations(2048, 400))),
+    "bfloat16, then float32": lambda: np.concatenate(
+        [as_bfloat16(activations(2000, 400)), activations(48, 400)]
+    ),
+    "float16": lambda: activations(2048, 400).astype(np.float16).astype(np.float32),
+    "subnormal": lambda: activations(2048, 400) * np.float32(1e-40),
+    "infinite in places": lambda: np.where(activations(2048, 400) > 2, np.inf, np.float32(1)),
+}
+
+
+@pytest.mark.parametrize("kind", LONG)
+def test_every_block_is_one_zstd_frame_of_all_its_bytes(kind):
+    values = LONG[kind]()  # Planes are longer than a block of zstd may be, and the last one is cut.
+    size = 1 << 20
+    encoded = encoding(block_size=size).encode(values)
+    found = decoded(encoded, values.shape)
+    np.testing.assert_array_equal(found.view(np.uint32), values.view(np.uint32))
+    shuffled = values.reshape(-1).view(np.uint8)
+    for number, start in enumerate(range(0, values.nbytes, size)):
+        block = shuffled[start : start + size].reshape(-1, 4).T.tobytes()
+        at = int.from_bytes(encoded[16 + 4 * number : 20 + 4 * number], "little")
+        length = int.from_bytes(encoded[at : at + 4], "little")
+        frame = encoded[at + 4 : at + 4 + length]
+        if length < len(block):
+            assert zstandard.get_frame_parameters(frame).content_size == len(block)
+            assert zstandard.ZstdDecompressor().decompress(frame) == block
+        else:
+            assert frame == block
+    assert len(encoded) < 1.001 * len(by_blosc(values, size))
 
 
 @pytest.mark.parametrize("source", ["float32", "bfloat16"])
