@@ -19,6 +19,7 @@ import xarray as xr
 from analysis.curves import Abscissa, Curve, Values
 from analysis.errors import AnalysisError
 from store.schema import LAYER, STEP
+from store.whole_file import written_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -163,7 +164,6 @@ def save_figure(figure: Figure, output: Path) -> None:
     """Write the file, the same bytes each time."""
     from matplotlib import rc_context
 
-    output.parent.mkdir(parents=True, exist_ok=True)
     undated = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
-    with rc_context({"svg.hashsalt": "actlas"}):
-        figure.savefig(output, metadata=undated.get(output.suffix.lower()))
+    with rc_context({"svg.hashsalt": "actlas"}), written_whole(output) as file:
+        figure.savefig(file, metadata=undated.get(output.suffix.lower()))

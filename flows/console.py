@@ -180,14 +180,17 @@ def rate(each_second: float | None) -> str:
 
 
 @contextmanager
-def progress_bar(description: str) -> Iterator[Callable[[int, int], None]]:
+def progress_bar(
+    description: str, *, of_bytes: bool = False
+) -> Iterator[Callable[[int, int], None]]:
     """Show a bar on standard error while the block runs, if that is a terminal.
 
     Behind it stand how many things are done and how many there are, how many a second, the time
-    taken and the time left.
+    taken and the time left. Where nothing was told, the time taken alone, and no line is left.
 
     Args:
         description: What is under way.
+        of_bytes: Whether the things are bytes.
 
     Yields:
         A function that takes how many more things are done, and how many there are.
@@ -195,7 +198,6 @@ def progress_bar(description: str) -> Iterator[Callable[[int, int], None]]:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
-        MofNCompleteColumn,
         Progress,
         TextColumn,
         TimeElapsedColumn,
@@ -206,18 +208,28 @@ def progress_bar(description: str) -> Iterator[Callable[[int, int], None]]:
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}", markup=False),
+        TextColumn("{task.fields[count]} {task.fields[rate]}", markup=False),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
     with Progress(
         *columns, console=console, disable=is_quiet() or not console.is_terminal
     ) as progress:
-        task = progress.add_task(description, total=None, rate="")
+        task = progress.add_task(description, total=None, count="", rate="")
 
         def tell(more: int, total: int) -> None:
             progress.update(task, advance=more, total=total)
-            progress.update(task, rate=rate(progress.tasks[0].speed))
+            shown = progress.tasks[0]
+            done, speed = round(shown.completed), shown.speed
+            if of_bytes:
+                count = f"{byte_size(done)}/{byte_size(total)}"
+                each_second = f"{byte_size(round(speed))}/s" if speed else ""
+            else:
+                count, each_second = f"{done:,}/{total:,}", rate(speed)
+            progress.update(task, count=count, rate=each_second)
 
-        yield tell
+        try:
+            yield tell
+        finally:
+            if progress.tasks[0].total is None:
+                progress.update(task, visible=False)

@@ -70,6 +70,7 @@ def add_dataset(
     seed: int = 0,
     special_tokens: bool = True,
     strict: bool = False,
+    progress: Callable[[int, int], None] | None = None,
 ) -> AddedCorpus:
     """Add a column of a data set as a corpus: of texts, images or sounds, as its type says.
 
@@ -84,6 +85,7 @@ def add_dataset(
         special_tokens: Whether tokenizers add theirs.
         strict: Refuse the corpus if an image or sound cannot be decoded, or a text is blank;
             those are left out otherwise.
+        progress: Called with the number of images or sounds just decoded, and of all.
 
     Raises:
         InputError: If it cannot be read, has no such column or split, or nothing of it is left.
@@ -116,6 +118,7 @@ def add_dataset(
             max_items=max_sequences,
             seed=seed,
             strict=strict,
+            progress=progress,
         )
 
 

@@ -15,14 +15,14 @@ from analysis.drawing import save_figure
 from flows.before_after import Record, samples_compared
 from flows.studies.panels import Panel, draw_panels
 from store.schema import LAYER, MODEL, STEP
+from store.whole_file import written_whole
 
 _DIGITS: Final = 10
 
 
 def write_differences(records: Sequence[Record], file: Path) -> None:
     """Write the differences as a table, a row each."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("w", newline="", encoding="utf-8") as stream:
+    with written_whole(file) as whole, whole.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(records[0])
         for record in records:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict
 
 from prefect import flow
@@ -14,7 +13,7 @@ from flows.capture.fetching import release
 from flows.failures import raise_failures
 from flows.ingestion import IngestResult, ingest_checkpoint
 from flows.requests import IngestRequest
-from flows.running import CaptureOptions, Progress
+from flows.running import CaptureOptions, unwatched
 from flows.sizes import refuse_what_does_not_fit
 from flows.survey import name_of
 from flows.sweep import Outcome, Sweep, ingest_sweep
@@ -39,12 +38,7 @@ def ingest_one(
 @attempted("ingest over {sweep.corpus} side by side")
 def ingest_side_by_side(sweep: Sweep) -> list[Outcome]:
     """Store checkpoints by several processes; another attempt finds what is done."""
-    return list(ingest_sweep(sweep, _unwatched))
-
-
-@contextmanager
-def _unwatched(_name: str) -> Iterator[Progress]:
-    yield lambda _done, _total: None
+    return list(ingest_sweep(sweep, unwatched))
 
 
 def ingest_each(

@@ -67,6 +67,7 @@ def add_folder(
     max_items: int | None = None,
     seed: int = 0,
     strict: bool = False,
+    progress: Callable[[int, int], None] | None = None,
 ) -> AddedCorpus:
     """Add the images or the sounds of a folder and of those in it; see :func:`add_items`.
 
@@ -85,7 +86,11 @@ def add_folder(
         )
     items = [_file(folder, path) for path in found]
     return add_items(
-        store_uri, name, modality, items, max_items=max_items, seed=seed, strict=strict
+        *(store_uri, name, modality, items),
+        max_items=max_items,
+        seed=seed,
+        strict=strict,
+        progress=progress,
     )
 
 
@@ -98,6 +103,7 @@ def add_items(
     max_items: int | None = None,
     seed: int = 0,
     strict: bool = False,
+    progress: Callable[[int, int], None] | None = None,
 ) -> AddedCorpus:
     """Add a corpus of images or sounds; the store is made when there is none.
 
@@ -109,13 +115,14 @@ def add_items(
         max_items: Number of items to draw at random, in their order; all when None.
         seed: Seed of that draw.
         strict: Refuse the corpus if a file cannot be decoded, rather than leave it out.
+        progress: Called with the number of files just decoded, and of all.
 
     Raises:
         InputError: If no file can be decoded, or, where strict, one cannot.
         IdentityConflictError: If another corpus has the name.
     """
     chosen = [items[number] for number in drawn(len(items), max_items, seed)]
-    looked = _look(chosen, _decoder(modality), strict=strict)
+    looked = _look(chosen, _decoder(modality), strict=strict, progress=progress)
     keys = zip(looked.items, looked.digests, strict=True)
     spec = CorpusSpec(
         name=name,
@@ -148,12 +155,20 @@ def _decoder(modality: str) -> Callable[[bytes], object]:
     return decode_image if modality == IMAGE else decode_sound
 
 
-def _look(items: Sequence[Item], decode: Callable[[bytes], object], *, strict: bool) -> _Looked:
+def _look(
+    items: Sequence[Item],
+    decode: Callable[[bytes], object],
+    *,
+    strict: bool,
+    progress: Callable[[int, int], None] | None,
+) -> _Looked:
     good: list[Item] = []
     digests: list[str] = []
     skipped: list[Skipped] = []
     size = 0
     for item in items:
+        if progress is not None:
+            progress(1, len(items))
         try:
             content = item.read()
             decode(content)

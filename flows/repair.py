@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from flows.layers import layers_of
 from flows.measurement import complete_steps, require_known
-from flows.running import CaptureOptions, run_job
+from flows.running import CaptureOptions, Progress, run_job, unwatched
 from flows.sources import source_job, stored_precision
 from store.catalogue import HeldModel, catalogue
 from store.repository import Repository
@@ -41,7 +42,7 @@ def repair_model(
     source: str | None = None,
     device: str = "auto",
     trusted: bool = False,
-    progress: Callable[[int, int], None] | None = None,
+    watched: Callable[[str], AbstractContextManager[Progress]] = unwatched,
 ) -> Repair:
     """Compute the steps again in which a census finds something, and take another census.
 
@@ -56,7 +57,7 @@ def repair_model(
         source: Where the checkpoints are, by default where the store says.
         device: A torch device, or ``auto``.
         trusted: Whether Python code that comes with the checkpoints may run.
-        progress: Called with the number of steps just done, and of all.
+        watched: Called with what is under way: a census, in layers, or a step, in tokens.
 
     Raises:
         UnknownNameError: If there is no such corpus, model or step.
@@ -66,15 +67,21 @@ def repair_model(
     path = f"{corpus}/{node_name(model)}"
     stacks = catalogue(repository, corpus=corpus, model=model)
     require_known("step", steps, {n for held in stacks for n in complete_steps(held)}, stacks)
-    found = tuple(census(repository, path))
+    found = _census(repository, path, watched)
     bad = {one.step for one in found if one.step is not None}
     repaired = tuple(sorted(bad if steps is None else bad & set(steps)))
     for step in repaired:
-        _store_again(repository, stacks, step, source, device, trusted=trusted)
-        if progress is not None:
-            progress(1, len(repaired))
-    left = tuple(census(repository, path)) if repaired else found
+        with watched(f"{path} step {step}") as progress:
+            _store_again(repository, stacks, step, source, device, progress, trusted=trusted)
+    left = _census(repository, path, watched) if repaired else found
     return Repair(path, found, repaired, left)
+
+
+def _census(
+    repository: Repository, path: str, watched: Callable[[str], AbstractContextManager[Progress]]
+) -> tuple[Finding, ...]:
+    with watched(f"verify {path}") as progress:
+        return tuple(census(repository, path, progress=lambda _done, total: progress(1, total)))
 
 
 def _store_again(
@@ -83,6 +90,7 @@ def _store_again(
     step: int,
     source: str | None,
     device: str,
+    progress: Progress,
     *,
     trusted: bool,
 ) -> None:
@@ -101,4 +109,4 @@ def _store_again(
     job = source_job(
         *(repository, held, one), source=source, options=options, newest=True, trusted=trusted
     )
-    run_job(job)
+    run_job(job, progress)

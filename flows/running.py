@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -43,6 +43,7 @@ __all__ = [
     "shown_tokens",
     "stack_tokens",
     "store_parts",
+    "unwatched",
     "wanted_sites",
     "with_rows",
 ]
@@ -55,6 +56,12 @@ CREATION_TRIES: Final = 3
 _REMEDY: Final = "Look at the weights and the dtype, or store and count them: --allow-nonfinite"
 
 _RECORDED_VERSIONS: Final = ("actlas", "icechunk", "numpy", "torch", "transformers", "zarr")
+
+
+@contextmanager
+def unwatched(_name: str) -> Iterator[Progress]:
+    """Give work that nobody watches what it tells its progress to."""
+    yield lambda _more, _total: None
 
 
 def run_job(job: Job, progress: Progress | None = None) -> bool:

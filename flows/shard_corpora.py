@@ -56,6 +56,7 @@ def add_shards(
     seed: int = 0,
     special_tokens: bool = True,
     strict: bool = False,
+    progress: Callable[[int, int], None] | None = None,
 ) -> AddedCorpus:
     """Add the images, sounds or texts of WebDataset shards as a corpus.
 
@@ -75,6 +76,7 @@ def add_shards(
         seed: Seed of that draw.
         special_tokens: Whether tokenizers add theirs.
         strict: Refuse the corpus if a member is damaged or missing, rather than leave it out.
+        progress: Called with the number of images or sounds just decoded, and of all.
 
     Raises:
         InputError: If a shard is cut off or damaged, no such members are there, none is whole, or,
@@ -105,7 +107,11 @@ def add_shards(
     if chunking != WHOLE_TEXTS:
         raise InputChoiceError(f"{path} holds {kind}, which is not cut: leave --chunk-… out")
     return add_items(
-        *(store_uri, name, kind, contents), max_items=max_sequences, seed=seed, strict=strict
+        *(store_uri, name, kind, contents),
+        max_items=max_sequences,
+        seed=seed,
+        strict=strict,
+        progress=progress,
     )
 
 

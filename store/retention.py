@@ -27,6 +27,7 @@ from .repository import Repository
 from .schema import SITES, STEP, STEP_COORDINATES, is_site
 from .site_depths import erase
 from .slots import FREE, model_group
+from .stoppable import stoppable
 
 MARGIN: Final = timedelta(days=1)
 """Age below which no object is deleted: it may belong to a commit that is yet to come."""
@@ -203,7 +204,8 @@ def collect_garbage(
     oldest = min(datetime.now(UTC) - (keep_history or timedelta()), cutoff)
     if keep_history is not None:
         expired = _expire(repository, oldest, dry_run)
-    done = repository.icechunk.garbage_collect(cutoff, dry_run=dry_run)
+    # What a collection has not come to, the next one deletes.
+    done = stoppable(lambda: repository.icechunk.garbage_collect(cutoff, dry_run=dry_run))
     objects = (
         done.chunks_deleted
         + done.manifests_deleted
@@ -211,7 +213,7 @@ def collect_garbage(
         + done.attributes_deleted
         + done.transaction_logs_deleted
     )
-    held = repository.icechunk.chunk_storage_stats()
+    held = stoppable(repository.icechunk.chunk_storage_stats)
     kept = [one for one in history(repository) if one.id not in expired]
     young = {one.id for one in kept if one.written_at >= oldest}
     # Those that an expiry left to their tags alone are no longer in the history of the branch.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,13 +20,19 @@ from store.errors import UnknownNameError
 from store.metrics import read_metrics, read_settings
 from store.repository import Repository
 from store.schema import node_name
+from store.whole_file import written_whole
 
 SUFFIXES: Final = (".html", ".htm")
 """File names a report can have."""
 
 
 def write_report(
-    uri: str, output: Path, *, corpus: str | None = None, models: Sequence[str] | None = None
+    uri: str,
+    output: Path,
+    *,
+    corpus: str | None = None,
+    models: Sequence[str] | None = None,
+    tell: Callable[[int, int], None] = lambda _more, _total: None,
 ) -> Path:
     """Write one self-contained page about what a store holds and what was measured of it.
 
@@ -38,6 +44,7 @@ def write_report(
         output: File to write, ending in ``.html``; missing folders are made.
         corpus: Only this corpus.
         models: Only these models, by their ids or the names of their groups.
+        tell: Called with the number of models just read, and of all.
 
     Returns:
         The file written.
@@ -56,10 +63,13 @@ def write_report(
     held = _chosen(catalogue(repository, corpus=corpus, snapshot=snapshot), models, uri)
     if not held:
         raise InputError(f"{uri} holds no model to report on; ingest one with actlas ingest")
-    measured = [_measured(repository, one, snapshot) for one in held]
+    measured = []
+    for one in held:
+        measured.append(_measured(repository, one, snapshot))
+        tell(1, len(held))
     document = build_document(_store_name(uri), snapshot, measured)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(render(document), encoding="utf-8")
+    with written_whole(output) as page:
+        page.write_text(render(document), encoding="utf-8")
     return output
 
 

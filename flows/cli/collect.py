@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 import click
 
 from flows.cli.options import Age, NameList, NumberList, examples, json_option, store_option
-from flows.console import byte_size, print_json, print_table, say
+from flows.console import (
+    byte_size,
+    keep_in_mind,
+    print_json,
+    print_table,
+    progress_bar,
+    say,
+)
 
 if TYPE_CHECKING:
     from store.retention import Dropped, Garbage
@@ -78,13 +85,21 @@ def gc(
 
     require_margin(margin)
     repository = Repository.open(store)
+    keep_in_mind("nothing was dropped or deleted")
     before = occupied_bytes(repository)
     dropped: list[Dropped] = []
     if model is not None:
-        dropped = drop_activations(
-            repository, model, steps=drop_steps, sites=drop_sites, dry_run=not yes
+        with progress_bar(f"gc {model}: looking at what is dropped"):
+            dropped = drop_activations(
+                repository, model, steps=drop_steps, sites=drop_sites, dry_run=not yes
+            )
+    if yes:
+        gone = f"what was to be dropped of {model} is; " if dropped else ""
+        keep_in_mind(f"{gone}garbage that is left goes with the next actlas gc --yes")
+    with progress_bar("gc: looking for what nothing needs"):
+        garbage = collect_garbage(
+            repository, keep_history=keep_history, margin=margin, dry_run=not yes
         )
-    garbage = collect_garbage(repository, keep_history=keep_history, margin=margin, dry_run=not yes)
     after = occupied_bytes(repository)
     if as_json:
         sizes = {"done": yes, "bytes_before": before, "bytes_after": after}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flows.cli.options import examples, json_option, store_option
-from flows.console import print_json, say
+from flows.console import keep_in_mind, print_json, progress_bar, say
 
 if TYPE_CHECKING:
     from flows.added_corpus import AddedCorpus
@@ -145,46 +145,53 @@ def add(
     if strict and not (images or audio or dataset):
         raise click.UsageError("--strict goes with --images, --audio or --dataset.")
     chunking = _chunking(chunk_chars, chunk_tokens, whole=dataset is not None)
-    if dataset is not None:
-        from flows.dataset_corpora import Columns, add_dataset
-        from flows.shard_corpora import add_shards
-        from flows.shards import are_shards
+    keep_in_mind("a corpus is added whole or not at all")
+    with progress_bar(f"corpus {name}") as progress:
+        if dataset is not None:
+            from flows.dataset_corpora import Columns, add_dataset
+            from flows.shard_corpora import add_shards
+            from flows.shards import are_shards
 
-        added = (add_shards if are_shards(dataset) else add_dataset)(
-            store,
-            name,
-            dataset,
-            Columns(column, label_column, split),
-            chunking=chunking,
-            max_sequences=max_sequences,
-            seed=seed,
-            special_tokens=special_tokens,
-            strict=strict,
-        )
-    elif ids is not None:
-        from flows.corpora import add_id_file
+            added = (add_shards if are_shards(dataset) else add_dataset)(
+                store,
+                name,
+                dataset,
+                Columns(column, label_column, split),
+                chunking=chunking,
+                max_sequences=max_sequences,
+                seed=seed,
+                special_tokens=special_tokens,
+                strict=strict,
+                progress=progress,
+            )
+        elif ids is not None:
+            from flows.corpora import add_id_file
 
-        added = add_id_file(store, name, ids)
-    elif first_text is not None:
-        from flows.corpora import add_text_files
+            added = add_id_file(store, name, ids)
+        elif first_text is not None:
+            from flows.corpora import add_text_files
 
-        added = add_text_files(
-            store,
-            name,
-            (first_text, *files),
-            chunking=chunking,
-            max_sequences=max_sequences,
-            seed=seed,
-            special_tokens=special_tokens,
-        )
-    else:
-        from flows.item_corpora import add_folder
+            added = add_text_files(
+                store,
+                name,
+                (first_text, *files),
+                chunking=chunking,
+                max_sequences=max_sequences,
+                seed=seed,
+                special_tokens=special_tokens,
+            )
+        else:
+            from flows.item_corpora import add_folder
 
-        folder, modality = (images, "image") if images is not None else (audio, "audio")
-        assert folder is not None
-        added = add_folder(
-            store, name, modality, folder, max_items=max_sequences, seed=seed, strict=strict
-        )
+            folder, modality = (images, "image") if images is not None else (audio, "audio")
+            assert folder is not None
+            added = add_folder(
+                *(store, name, modality, folder),
+                max_items=max_sequences,
+                seed=seed,
+                strict=strict,
+                progress=progress,
+            )
     if as_json:
         print_json(asdict(added))
     else:

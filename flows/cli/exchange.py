@@ -16,7 +16,7 @@ from flows.cli.options import (
     steps_filter,
     store_option,
 )
-from flows.console import print_json, say
+from flows.console import keep_in_mind, print_json, progress_bar, say
 
 FORMATS: Final = ("zarr", "netcdf", "safetensors", "parquet", "datasets")
 """Those of `store.export`, which a help text must not import."""
@@ -74,7 +74,9 @@ def export(
     corpus, _, model = what.partition("/")
     models = [model] if model else None
     selection = Selection(repository, moment.find(repository), corpus, models, sites, steps, layers)
-    written = export_selection(selection, output, format=file_format)
+    keep_in_mind(f"nothing was written to {output}")
+    with progress_bar(f"export {what}", of_bytes=True) as progress:
+        written = export_selection(selection, output, format=file_format, tell=progress)
     if as_json:
         print_json({"snapshot": selection.snapshot, "written": [str(path) for path in written]})
         return
@@ -143,7 +145,8 @@ def import_(
     if files:
         labels = labels_of(labels, files, where=str(table))
     tokens = None if token_file is None else read_tokens(token_file)
-    with opened_for(store) as repository:
+    keep_in_mind("steps that were stored whole are kept; the same command goes on from there")
+    with opened_for(store) as repository, progress_bar(f"import {what}", of_bytes=True) as progress:
         imported = import_tensors(
             repository,
             corpus=corpus,
@@ -152,6 +155,7 @@ def import_(
             tokens=tokens,
             causal=causal,
             allow_nonfinite=allow_nonfinite,
+            tell=progress,
         )
     stored = imported.stored
     known = sorted({label.step for label in labels} - set(stored))

@@ -8,7 +8,7 @@ import click
 
 from flows.cli.options import NumberList, examples, json_option, store_option, trust_option
 from flows.cli.verify import print_findings
-from flows.console import print_json, progress_bar, say
+from flows.console import keep_in_mind, print_json, progress_bar, say
 
 
 @click.command(
@@ -53,17 +53,17 @@ def repair(
     from flows.repair import repair_model
     from store.repository import Repository
 
-    with progress_bar(f"repair {what}") as progress:
-        done = repair_model(
-            Repository.open(store),
-            corpus,
-            model,
-            steps=steps,
-            source=source,
-            device=device,
-            trusted=trusted,
-            progress=progress,
-        )
+    keep_in_mind("steps that were repaired are whole; the same command goes on from there")
+    done = repair_model(
+        Repository.open(store),
+        corpus,
+        model,
+        steps=steps,
+        source=source,
+        device=device,
+        trusted=trusted,
+        watched=progress_bar,
+    )
     if as_json:
         print_json(asdict(done))
     else:

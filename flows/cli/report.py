@@ -14,7 +14,7 @@ from flows.cli.options import (
     models_filter,
     store_option,
 )
-from flows.console import print_json, say
+from flows.console import keep_in_mind, print_json, progress_bar, say
 
 
 @click.command(
@@ -47,7 +47,9 @@ def report(
     """
     from analysis.report import write_report
 
-    written = write_report(store, output, corpus=corpus, models=models)
+    keep_in_mind(f"{output} is as it was before")
+    with progress_bar("report: models read") as progress:
+        written = write_report(store, output, corpus=corpus, models=models, tell=progress)
     if as_json:
         print_json({"written": str(written)})
         return

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flows.cli.options import NumberList, examples, json_option, store_option, trust_option
-from flows.console import print_json, print_table, progress_bar, say
+from flows.console import keep_in_mind, print_json, print_table, progress_bar, say
 
 if TYPE_CHECKING:
     from flows.replay import Replayed
@@ -72,6 +72,7 @@ def verify(
     from store.repository import Repository
 
     repository = Repository.open(store, read_only=True)
+    keep_in_mind("the store was read, and nothing in it changed")
     if replay is None:
         sound = _census(repository, what, as_json=as_json)
     else:

@@ -17,6 +17,7 @@ from flows.studies.reading import read_measured
 from flows.studies.sample_size import by_sample_size, draw_sample_size, tell_sample_size
 from flows.studies.study import Study
 from flows.studies.writing import account, write_csv, write_netcdf
+from store.whole_file import written_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -63,7 +64,8 @@ def run_study(
     numbers = [request.output / name for name in ("numbers.csv", "numbers.nc", "account.md")]
     write_csv(measured, numbers[0])
     write_netcdf(study, measured, numbers[1])
-    numbers[2].write_text(account(study, measured, list(figures), told), encoding="utf-8")
+    with written_whole(numbers[2]) as whole:
+        whole.write_text(account(study, measured, list(figures), told), encoding="utf-8")
     return written + numbers
 
 

@@ -23,6 +23,7 @@ from store.schema import (
     POPULATION,
     STEP,
 )
+from store.whole_file import written_whole
 
 _SIGNIFICANT_DIGITS: Final = 10
 _PLACES: Final = (
@@ -35,7 +36,7 @@ _OVER_BLOCKS: Final = frozenset({BLOCK, HEAD, KEY_VALUE_HEAD, QUANTILE})
 
 def write_csv(measured: Measured, file: Path) -> None:
     """Write a row for each value of each seed: where it is, value, standard error, rows."""
-    with file.open("w", newline="", encoding="utf-8") as stream:
+    with written_whole(file) as whole, whole.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         own = {str(dim) for dim in measured.results.dims if dim in _OVER_BLOCKS}
         columns = [c for c in _COLUMNS if c not in _OVER_BLOCKS or c in own]
@@ -80,7 +81,8 @@ def write_netcdf(study: Study, measured: Measured, file: Path) -> None:
         "corpus": measured.corpus,
         "snapshot": measured.snapshot,
     }
-    plain.to_netcdf(file, engine="netcdf4")
+    with written_whole(file) as whole:
+        plain.to_netcdf(whole, engine="netcdf4")
 
 
 def account(

@@ -11,11 +11,12 @@ from typing import Final
 from store.errors import StoreError, UnknownNameError
 
 from .arrays import export_netcdf, export_zarr
+from .copied import Tell, tell_nobody
 from .hugging_face import export_datasets
 from .rows import export_parquet, export_safetensors
 from .selection import Selection
 
-FORMATS: Final[Mapping[str, Callable[[Selection, Path], list[Path]]]] = {
+FORMATS: Final[Mapping[str, Callable[[Selection, Path, Tell], list[Path]]]] = {
     "zarr": export_zarr,
     "netcdf": export_netcdf,
     "safetensors": export_safetensors,
@@ -27,7 +28,13 @@ FORMATS: Final[Mapping[str, Callable[[Selection, Path], list[Path]]]] = {
 __all__ = ["FORMATS", "Selection", "export"]
 
 
-def export(selection: Selection, target: str | os.PathLike[str], *, format: str) -> list[Path]:  # noqa: A002
+def export(
+    selection: Selection,
+    target: str | os.PathLike[str],
+    *,
+    format: str,  # noqa: A002
+    tell: Tell = tell_nobody,
+) -> list[Path]:
     """Copy what is selected into a new directory, which appears when all of it is written.
 
     Args:
@@ -37,13 +44,15 @@ def export(selection: Selection, target: str | os.PathLike[str], *, format: str)
             a file a model; ``"safetensors"``: a file a model and step, a tensor a site and layer;
             ``"parquet"``: a file a model, step, site and layer, a row a token; ``"datasets"``: a
             directory a model and site, which ``datasets.load_from_disk`` opens.
+        tell: Called with the bytes of values just copied, and of all, by several threads.
 
     Returns:
         What was written.
 
     Raises:
         UnknownNameError: If there is no such format, corpus, model, site, step or layer.
-        StoreError: If the directory is not empty, or a package that the format needs is missing.
+        StoreError: If the directory is not empty or its disk is full, or a package that the format
+            needs is missing.
     """
     if format not in FORMATS:
         raise UnknownNameError("format", format, FORMATS, "actlas export")
@@ -54,8 +63,13 @@ def export(selection: Selection, target: str | os.PathLike[str], *, format: str)
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     try:
-        written = FORMATS[format](selection, partial)
+        written = FORMATS[format](selection, partial, tell)
         partial.rename(directory)
+    except OSError as error:
+        # What a full disk says does not name a file.
+        if error.filename is not None:
+            raise
+        raise StoreError(f"cannot write to {directory}: {error.strerror or error}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return [directory / path.relative_to(partial) for path in written]

@@ -17,6 +17,7 @@ from store.identity import JSON
 from store.schema import STEP, TOKEN
 from store.slab import Slab, token_table
 
+from .copied import Copied, Tell
 from .selection import Selection
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 VALUES: Final = "values"
 
 
-def export_datasets(selection: Selection, directory: Path) -> list[Path]:
+def export_datasets(selection: Selection, directory: Path, tell: Tell) -> list[Path]:
     """Write a dataset a model and site: a row a token of a step and layer, its values a list.
 
     The heads of a site that has them follow one another in the list. A step and layer is one
@@ -34,24 +35,25 @@ def export_datasets(selection: Selection, directory: Path) -> list[Path]:
     if importlib.util.find_spec("datasets") is None:
         raise StoreError("exporting to Hugging Face Datasets needs datasets: pip install datasets")
     written = []
-    for path, slabs in selection.slabs():
+    copied, chosen = selection.counted_slabs(tell)
+    for path, slabs in chosen:
         tokens = token_table(selection.repository.uri, path, selection.snapshot)
         by_site = sorted(slabs, key=lambda slab: slab.site)
         for site, group in groupby(by_site, key=lambda slab: slab.site):
             target = directory / path / site
             target.mkdir(parents=True)
-            _write_dataset(target, tokens, list(group))
+            _write_dataset(target, tokens, list(group), copied)
             written.append(target)
     return written
 
 
-def _write_dataset(target: Path, tokens: xr.Dataset, slabs: Sequence[Slab]) -> None:
+def _write_dataset(target: Path, tokens: xr.Dataset, slabs: Sequence[Slab], copied: Copied) -> None:
     from datasets import DatasetInfo
 
     features = _features(tokens, slabs[0])
     names = [f"data-{number:05d}-of-{len(slabs):05d}.arrow" for number in range(len(slabs))]
     for name, slab in zip(names, slabs, strict=True):
-        _write_shard(target / name, tokens, slab, features)
+        _write_shard(target / name, tokens, slab, features, copied)
     facts = {"path": slabs[0].path, "snapshot": slabs[0].snapshot, **tokens.attrs}
     info = DatasetInfo(description=json.dumps(facts, sort_keys=True), features=features)
     info.write_to_directory(str(target))
@@ -78,14 +80,16 @@ def _features(tokens: xr.Dataset, slab: Slab) -> Features:
     return Features({STEP: Value("int64"), **depth, **columns, VALUES: rows})
 
 
-def _write_shard(target: Path, tokens: xr.Dataset, slab: Slab, features: Features) -> None:
+def _write_shard(
+    target: Path, tokens: xr.Dataset, slab: Slab, features: Features, copied: Copied
+) -> None:
     import pyarrow as pa
 
     schema = features.arrow_schema
     axis = slab.dims.index(TOKEN)
     labels = {STEP: slab.step} | ({} if slab.label is None else dict([slab.label]))
     with pa.OSFile(str(target), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
-        for start, block in slab.blocks():
+        for start, block in copied.blocks(slab):
             rows = np.moveaxis(block, axis, 0).reshape(block.shape[axis], -1)
             here = slice(start, start + len(rows))
             columns = {name: np.full(len(rows), label) for name, label in labels.items()}

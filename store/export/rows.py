@@ -16,28 +16,34 @@ from store.errors import StoreError
 from store.schema import TOKEN
 from store.slab import Slab, token_table
 
+from .copied import Copied, Tell
 from .selection import Selection
 
 _TENSOR_TYPES: Final = {"float32": "F32", "int32": "I32", "bool": "BOOL"}
 _ALIGNMENT: Final = 8
 
 
-def export_safetensors(selection: Selection, directory: Path) -> list[Path]:
+def export_safetensors(selection: Selection, directory: Path, tell: Tell) -> list[Path]:
     """Write a file a model and step: ``residual.layer_3`` (token, dim), and token coordinates."""
     written = []
-    for path, slabs in selection.slabs():
+    copied, chosen = selection.counted_slabs(tell)
+    for path, slabs in chosen:
         tokens = token_table(selection.repository.uri, path, selection.snapshot)
         for step, group in groupby(slabs, key=lambda slab: slab.step):
             target = directory / path / f"step_{step}.safetensors"
             target.parent.mkdir(parents=True, exist_ok=True)
             facts = {"path": path, "step": step, "snapshot": selection.snapshot, **tokens.attrs}
-            _write_tensors(target, tokens, list(group), facts)
+            _write_tensors(target, tokens, list(group), facts, copied)
             written.append(target)
     return written
 
 
 def _write_tensors(
-    target: Path, tokens: xr.Dataset, slabs: Sequence[Slab], facts: dict[str, object]
+    target: Path,
+    tokens: xr.Dataset,
+    slabs: Sequence[Slab],
+    facts: dict[str, object],
+    copied: Copied,
 ) -> None:
     """Write the format by hand, since its library wants every tensor in memory at once."""
     columns = sorted(tokens.data_vars.values(), key=lambda one: -one.dtype.itemsize)
@@ -55,7 +61,7 @@ def _write_tensors(
     with target.open("wb") as file:
         file.write(len(encoded).to_bytes(8, "little") + encoded)
         for slab in slabs:
-            for part in _in_order(slab):
+            for part in _in_order(slab, copied):
                 file.write(part.tobytes())
         for column in columns:
             file.write(column.values.tobytes())
@@ -65,20 +71,22 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _in_order(slab: Slab) -> Iterator[npt.NDArray[np.float32]]:
+def _in_order(slab: Slab, copied: Copied) -> Iterator[npt.NDArray[np.float32]]:
     """Yield the values of a slab as they lie in memory: heads come before tokens."""
     if slab.dims[0] == TOKEN:
-        for _, values in slab.blocks():
+        for _, values in copied.blocks(slab):
             yield values
     else:
-        yield slab.rows(np.arange(slab.n_tokens))
+        values = slab.rows(np.arange(slab.n_tokens))
+        yield values
+        copied.add(values)
 
 
 def _tensor_name(slab: Slab) -> str:
     return slab.site if slab.label is None else f"{slab.site}.{slab.label[0]}_{slab.label[1]}"
 
 
-def export_parquet(selection: Selection, directory: Path) -> list[Path]:
+def export_parquet(selection: Selection, directory: Path, tell: Tell) -> list[Path]:
     """Write a file a model, step, site and layer: a row a token, its values a list of floats.
 
     The heads of a site that has them follow one another in the list.
@@ -88,17 +96,18 @@ def export_parquet(selection: Selection, directory: Path) -> list[Path]:
     except ImportError as error:
         raise StoreError("exporting to Parquet needs pyarrow: pip install pyarrow") from error
     written = []
-    for path, slabs in selection.slabs():
+    copied, chosen = selection.counted_slabs(tell)
+    for path, slabs in chosen:
         tokens = token_table(selection.repository.uri, path, selection.snapshot)
         for slab in slabs:
             target = directory / path / f"step_{slab.step}" / f"{_tensor_name(slab)}.parquet"
             target.parent.mkdir(parents=True, exist_ok=True)
-            _write_table(target, tokens, slab)
+            _write_table(target, tokens, slab, copied)
             written.append(target)
     return written
 
 
-def _write_table(target: Path, tokens: xr.Dataset, slab: Slab) -> None:
+def _write_table(target: Path, tokens: xr.Dataset, slab: Slab, copied: Copied) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -112,7 +121,7 @@ def _write_table(target: Path, tokens: xr.Dataset, slab: Slab) -> None:
         metadata={key: _text(value) for key, value in facts.items()},
     )
     with pq.ParquetWriter(target, schema, compression="zstd") as writer:
-        for start, block in slab.blocks():
+        for start, block in copied.blocks(slab):
             rows = np.moveaxis(block, axis, 0).reshape(-1, width)
             here = slice(start, start + len(rows))
             columns = [pa.array(tokens[name].values[here]) for name in names]

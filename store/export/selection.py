@@ -17,6 +17,8 @@ from store.repository import Repository
 from store.schema import BLOCK, LAYER, SITES, STEP, is_site, sites_among
 from store.slab import Slab, slabs
 
+from .copied import Copied, Tell
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -111,6 +113,11 @@ class Selection:
             steps = set(dataset[STEP].values.tolist())
             chosen = [slab for slab in found if slab.step in steps]
             yield path, sorted(chosen, key=lambda slab: slab.step)
+
+    def counted_slabs(self, tell: Tell) -> tuple[Copied, list[tuple[str, list[Slab]]]]:
+        """Return the slabs of each model, and the count of what is copied of all of them."""
+        chosen = list(self.slabs())
+        return Copied.of_slabs((slab for _, found in chosen for slab in found), tell), chosen
 
 
 def _steps_by_site(model: OpenModel) -> dict[str, set[int]]:

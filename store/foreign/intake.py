@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,6 +74,7 @@ def import_tensors(
     tokens: Mapping[str, Integers] | None = None,
     causal: bool = False,
     allow_nonfinite: bool = False,
+    tell: Callable[[int, int], None] = lambda _more, _total: None,
 ) -> Imported:
     """Store tensors as activations of a model over a corpus.
 
@@ -91,6 +92,7 @@ def import_tensors(
         causal: Whether tokens attend only to earlier ones, so that the first of each sequence is
             no content.
         allow_nonfinite: Store NaN and infinity, counted, instead of refusing them.
+        tell: Called with the bytes of values just taken in, and of all.
 
     Returns:
         What became of them.
@@ -110,6 +112,8 @@ def import_tensors(
     columns = _columns(next(iter(sites.values())), tokens)
     path = f"{corpus}/{node_name(model)}"
     digests: dict[Path, str] = {}
+    sizes = {step: _float_bytes(layers, len(columns[ROW])) for step, layers in opened.items()}
+    total = sum(sizes.values())
     stored = []
     held = repository.read().get(corpus)
     unchecked = ""
@@ -127,10 +131,12 @@ def import_tensors(
                 sites=list(opened[step]),
                 allow_nonfinite=allow_nonfinite,
             )
-            if not isinstance(writer, AlreadyStored):
-                with writer, _told_remedy():
-                    _write(writer, opened[step], columns[ROW])
-                stored.append(step)
+            if isinstance(writer, AlreadyStored):
+                tell(sizes[step], total)
+                continue
+            with writer, _told_remedy():
+                _write(writer, opened[step], columns[ROW], lambda more: tell(more, total))
+            stored.append(step)
     return Imported(tuple(stored), unchecked)
 
 
@@ -286,12 +292,21 @@ def _identity(labels: Iterable[LabelledTensor], digests: dict[Path, str]) -> dic
     return {"imported": imported}
 
 
-def _write(writer: StepWriter, sites: Mapping[str, _Layers], rows: Integers) -> None:
+def _float_bytes(sites: Mapping[str, _Layers], n_tokens: int) -> int:
+    """Return what a step takes as float32, before it is encoded."""
+    width = sum(len(layers.tensors) * layers.shape[1] for layers in sites.values())
+    return width * n_tokens * np.dtype(np.float32).itemsize
+
+
+def _write(
+    writer: StepWriter, sites: Mapping[str, _Layers], rows: Integers, tell: Callable[[int], None]
+) -> None:
     for site, layers in sites.items():
         for start in range(0, writer.n_tokens, writer.chunk_rows):
             here = rows[start : start + writer.chunk_rows]
             values = np.stack([tensor.rows(here) for tensor in layers.tensors])
             deep = LAYER in SITES[site].dims or BLOCK in SITES[site].dims
             writer.write_block(site, start, values if deep else values[0])
+            tell(values.size * np.dtype(np.float32).itemsize)
     dtypes = sorted({tensor.dtype for layers in sites.values() for tensor in layers.tensors})
     writer.commit(provenance={"revision": "imported", "source_dtype": "/".join(dtypes)})

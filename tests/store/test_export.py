@@ -185,6 +185,6 @@ def test_a_failure_leaves_nothing_behind(filled, tmp_path, monkeypatch):
         yield
 
     monkeypatch.setattr(Slab, "blocks", fail)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(StoreError, match=r"cannot write to .*out: no space"):
         export(select(filled, sites=["residual"]), tmp_path / "out", format="parquet")
     assert list(tmp_path.iterdir()) == []

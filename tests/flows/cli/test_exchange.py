@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +50,50 @@ def test_a_corpus_is_exported_as_it_was(run, tmp_path: Path) -> None:
     assert model["step"].values.tolist() == [0, 10]
 
 
+@contextmanager
+def interrupted(_description: str, *, of_bytes: bool) -> Iterator[Callable[[int, int], None]]:
+    """Watch work that Ctrl-C stops while it tells how much of it is done."""
+    assert of_bytes
+    yield lambda _more, _total: os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_an_export_that_is_stopped_leaves_nothing(
+    run, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr("flows.cli.exchange.progress_bar", interrupted)
+    target = tmp_path / "out"
+    told = run("export", PATH, "--format", kind, "-o", str(target), code=1).stderr
+    assert f"stopped; nothing was written to {target}" in told
+    assert [path.name for path in tmp_path.iterdir()] == [Path(store).name]
+
+
+def test_an_export_tells_a_terminal_how_far_it_is(
+    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ("export", PATH, "--format", "parquet", "--json", "-o")
+    assert run(*arguments, str(tmp_path / "piped")).stderr == ""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "200")
+    answer = run(*arguments, str(tmp_path / "shown"))
+    assert json.loads(answer.stdout)["written"]
+    assert f"export {PATH}" in answer.stderr
+    assert "B/s" in answer.stderr
+    assert run(*arguments, str(tmp_path / "quiet"), "-q").stderr == ""
+
+
+def test_a_full_disk_is_told_with_where_it_is(
+    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setitem(KNOWN, "zarr", full)
+    target = tmp_path / "out"
+    told = run("export", PATH, "--format", "zarr", "-o", str(target), code=1).stderr
+    assert f"cannot write to {target}: No space left on device" in " ".join(told.split())
+
+
 @pytest.fixture
 def dump(tmp_path: Path) -> Path:
     """Return a folder of two steps of dumped states (layer, token, dim) and their table."""
@@ -75,6 +124,19 @@ def test_dumped_states_come_in_once(run, store: str, dump: Path) -> None:
     assert model["token_id"].values.tolist() == [7, 7, 7, 9, 9, 9]
     message = run("verify", "dumps/mine", "--replay", "1", code=1).stderr
     assert "was imported as tensors, so that there is no model to run" in message
+
+
+def test_an_import_that_is_stopped_goes_on_from_there(
+    run, store: str, dump: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = ("--labels", str(dump / "labels.csv"), "--tokens", str(dump / "tokens.csv"))
+    run("import", "dumps/mine", str(dump / "0.npy"), *tables)
+    with monkeypatch.context() as patched:
+        patched.setattr("flows.cli.exchange.progress_bar", interrupted)
+        told = run("import", "dumps/mine", str(dump / "5.npy"), *tables, code=1).stderr
+    assert "stopped; steps that were stored whole are kept; the same command goes on" in told
+    assert open_store(store)["dumps/mine"]["step"].values.tolist() == [0]
+    assert "stored 1 step, 1 was there already" in run("import", "dumps/mine", *tables).output
 
 
 def test_a_refused_import_leaves_the_store_as_it_was(run, store: str, dump: Path) -> None:
