@@ -10,15 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from analysis.errors import InputError, UnknownMetricError, UnknownPopulationError
-from analysis.metrics.metric import STDERR
-from store.schema import LAYER, MODEL, POPULATION, STAGES, STEP
+from analysis.curve_values import RELATIVE_DEPTH, labelled
+from analysis.errors import InputError, UnknownPopulationError
+from store.schema import HEAD, LAYER, MODEL, POPULATION, STAGES, STEP
 
 Abscissa: TypeAlias = Literal["relative_depth", "layer", "step"]
 Hue: TypeAlias = Literal["model", "step", "population"]
 Values: TypeAlias = npt.NDArray[np.float64]
-
-RELATIVE_DEPTH: Abscissa = "relative_depth"
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,8 @@ class Curve:
         x: Where its points are, in rising order (point).
         y: Values (point).
         stderr: Standard error of each value, NaN where unknown (point).
-        members: Curves whose mean this is, by layer; empty where it is no mean.
+        members: Curves whose mean this is, by layer or by head; empty where it is no mean.
+        mean_over: What it is the mean over, ``blocks`` or ``heads`` or both; members are the first.
     """
 
     label: str
@@ -38,6 +37,7 @@ class Curve:
     y: Values
     stderr: Values
     members: dict[int, Values]
+    mean_over: tuple[str, ...] = ()
 
 
 def curves(
@@ -47,13 +47,15 @@ def curves(
 
     Over depth, each model is taken at its last step unless steps are the hue, and over relative
     depth its stages make one curve. Over steps, the
-    curve is the mean over blocks, layer 0 (the embeddings) left out where there are others, and its
-    standard error the mean of theirs: they read the same tokens, so that their errors do not
+    curve is the mean over blocks, layer 0 (the embeddings) left out where there are others, and
+    that of heads the mean over heads. Its
+    standard error is the mean of theirs: they read the same tokens, so that their errors do not
     average out.
 
     Args:
-        results: Metrics (model, step, layer, population), any of which may be missing.
-        metric: Name of a variable of one number a layer.
+        results: Metrics (model, step, layer, population), any of which may be missing, or of the
+            heads of each block (model, step, block, head, population).
+        metric: Name of a variable of one number a layer, or a head.
         x: What runs along the figure.
         hue: What tells the curves apart.
         population: Rows to show where they are not the hue; ``all`` by default, or the first.
@@ -65,7 +67,7 @@ def curves(
     """
     if x == hue:
         raise InputError(f"{x!r} cannot both run along the figure and tell its curves apart")
-    values, errors = _labelled(results, metric)
+    values, errors = labelled(results, metric)
     if hue != POPULATION:
         chosen = shown_population(values, population)
         values, errors = (array.sel({POPULATION: [chosen]}) for array in (values, errors))
@@ -116,7 +118,7 @@ def _stages_joined(found: Sequence[Curve]) -> list[Curve]:
                 np.concatenate(pair)
                 for pair in ((last.x, curve.x), (last.y, curve.y), (last.stderr, curve.stderr))
             )
-            joined.append(Curve(model, x_all, y_all, errors, {}))
+            joined.append(replace(last, x=x_all, y=y_all, stderr=errors, members={}))
         else:
             joined.append(replace(curve, label=model))
     return joined
@@ -136,32 +138,9 @@ def shown_population(values: xr.DataArray | xr.Dataset, population: str | None) 
     return population
 
 
-def _labelled(results: xr.Dataset, metric: str) -> tuple[xr.DataArray, xr.DataArray]:
-    """Return values and standard errors (model, step, layer, population)."""
-    if metric not in results.data_vars:
-        raise UnknownMetricError(metric, map(str, results.data_vars))
-    values = results[metric]
-    defaults = {MODEL: "model", STEP: 0, LAYER: 0, POPULATION: "all"}
-    extra = [str(name) for name in values.dims if name not in defaults]
-    if extra:
-        raise InputError(
-            f"{metric} also depends on {', '.join(extra)}: select one first, as in "
-            f"results.isel({extra[0]}=0)"
-        )
-    errors = results.get(metric + STDERR, xr.full_like(values, np.nan))
-    completed = []
-    for array in (values, errors):
-        for dim, default in defaults.items():
-            if dim not in array.dims:
-                label = array.coords[dim].item() if dim in array.coords else default
-                array = array.drop_vars(dim, errors="ignore").expand_dims({dim: [label]})
-        completed.append(array.transpose(MODEL, STEP, LAYER, POPULATION))
-    return completed[0], completed[1]
-
-
 def _over_depth(label: str, values: xr.DataArray, errors: xr.DataArray, x: Abscissa) -> list[Curve]:
-    table = values.values[0, :, :, 0]
-    present = np.isfinite(table)
+    heads = values.values[0, :, :, 0]
+    present = np.isfinite(heads).any(axis=-1)
     steps = np.flatnonzero(present.any(axis=1))
     if len(steps) == 0:
         return []
@@ -170,8 +149,19 @@ def _over_depth(label: str, values: xr.DataArray, errors: xr.DataArray, x: Absci
     depths = values[LAYER].values.astype(np.float64)
     if x == RELATIVE_DEPTH:
         depths = _relative_depth(values, depths, drawn)
-    stderr = errors.values[0, last, drawn, 0]
-    return [Curve(label, depths[drawn], table[last, drawn], stderr, {})]
+    shown = heads[last, drawn]
+    stderr = _mean_where_known(errors.values[0, last, drawn, 0], np.isfinite(shown))
+    members = _of_heads(values, shown)
+    over = ("heads",) if members else ()
+    return [Curve(label, depths[drawn], np.nanmean(shown, axis=-1), stderr, members, over)]
+
+
+def _of_heads(values: xr.DataArray, by_head: Values) -> dict[int, Values]:
+    """Return the curve of each head from values (point, head), nothing where there is one."""
+    labels = values[HEAD].values
+    members = dict(zip(map(int, labels), by_head.T, strict=True))
+    found = {head: member for head, member in members.items() if np.isfinite(member).any()}
+    return found if len(found) > 1 else {}
 
 
 def _relative_depth(values: xr.DataArray, layers: Values, drawn: npt.NDArray[np.intp]) -> Values:
@@ -183,8 +173,8 @@ def _relative_depth(values: xr.DataArray, layers: Values, drawn: npt.NDArray[np.
 
 
 def _over_steps(label: str, values: xr.DataArray, errors: xr.DataArray, x: Abscissa) -> list[Curve]:
-    table = values.values[0, :, :, 0]
-    present = np.isfinite(table)
+    heads = values.values[0, :, :, 0]
+    present = np.isfinite(heads).any(axis=-1)
     steps = np.flatnonzero(present.any(axis=1))
     layers = np.flatnonzero(present.any(axis=0))
     if len(steps) == 0:
@@ -192,22 +182,21 @@ def _over_steps(label: str, values: xr.DataArray, errors: xr.DataArray, x: Absci
     # The embeddings are no block: they have no more distinct rows than the vocabulary has tokens.
     blocks = layers[values[LAYER].values[layers] > 0]
     layers = blocks if len(blocks) else layers
-    table = table[np.ix_(steps, layers)]
-    deviations = errors.values[0, :, :, 0][np.ix_(steps, layers)]
+    here = np.ix_(steps, layers)
+    by_layer = values.mean(HEAD).values[0, :, :, 0][here]
+    deviations = errors.values[0, :, :, 0][here].reshape(len(steps), -1)
+    known = np.isfinite(heads[here]).reshape(len(steps), -1)
     numbers = values[LAYER].values[layers]
-    members = {int(number): table[:, i] for i, number in enumerate(numbers)}
-    return [
-        Curve(
-            label,
-            values[x].values[steps].astype(np.float64),
-            np.nanmean(table, axis=1),
-            _mean_where_known(deviations, np.isfinite(table)),
-            members if len(members) > 1 else {},
-        )
-    ]
+    members = {int(number): by_layer[:, i] for i, number in enumerate(numbers)}
+    of_heads = _of_heads(values, heads[here][:, 0])
+    over = ("blocks",) * (len(members) > 1) + ("heads",) * (len(of_heads) > 1)
+    members = members if len(members) > 1 else of_heads
+    mean = np.nanmean(by_layer, axis=1)
+    at = values[x].values[steps].astype(np.float64)
+    return [Curve(label, at, mean, _mean_where_known(deviations, known), members, over)]
 
 
 def _mean_where_known(deviations: Values, present: npt.NDArray[np.bool_]) -> Values:
-    """Return the mean of each row (step), NaN where one of the values has no standard error."""
-    mean: Values = np.where(present, deviations, 0.0).sum(axis=1) / present.sum(axis=1)
+    """Return the mean of each row (point), NaN where one of the values has no standard error."""
+    mean: Values = np.where(present, deviations, 0.0).sum(axis=-1) / present.sum(axis=-1)
     return mean

@@ -48,10 +48,11 @@ def plot_metric(
     """Draw one metric, a curve for each model, step or population.
 
     Args:
-        results: Metrics (model, step, layer, population).
-        metric: Name of a metric of one number a layer.
+        results: Metrics (model, step, layer, population), or (model, step, block, head,
+            population).
+        metric: Name of a metric of one number a layer or head.
         x: What runs along the figure; over steps, the mean over blocks is drawn, and thin lines
-            for the layers.
+            for the layers; of heads the mean over heads, and thin lines for them over depth.
         hue: What tells the curves apart.
         population: Rows to show where they are not the hue; by default ``all``, or the first of
             which there are values.
@@ -110,7 +111,7 @@ def plot_metrics(
         for curve in panel:
             draw_curve(axes, curve, styles[curve.label], members=len(panel) <= _MOST_WITH_MEMBERS)
         if len(panel) == 1:
-            _number_layers(axes, panel[0])
+            _number_members(axes, panel[0])
         label_axes(axes, results[name], x, panel)
     _add_legend(figure, panels, hue)
     sample = _tell_samples(results, metrics, x, hue, population)
@@ -131,17 +132,17 @@ def _shared_population(results: xr.Dataset, metrics: Sequence[str], hue: Hue) ->
     return next((name for name in first if all(name in own for own in known)), None)
 
 
-def _number_layers(axes: Axes, curve: Curve) -> None:
-    """Write the layer's number at the end of its thin line, the outermost first, where it fits."""
-    ends = {layer: float(member[-1]) for layer, member in curve.members.items()}
+def _number_members(axes: Axes, curve: Curve) -> None:
+    """Write the number of a layer or head at the end of its thin line, the outermost first."""
+    ends = {number: float(member[-1]) for number, member in curve.members.items()}
     bottom, top = axes.get_ylim()
     placed: list[float] = []
-    for layer in sorted(ends, key=lambda layer: min(layer - min(ends), max(ends) - layer)):
-        if all(abs(ends[layer] - other) > 0.04 * (top - bottom) for other in placed):
-            placed.append(ends[layer])
+    for number in sorted(ends, key=lambda number: min(number - min(ends), max(ends) - number)):
+        if all(abs(ends[number] - other) > 0.04 * (top - bottom) for other in placed):
+            placed.append(ends[number])
             axes.annotate(
-                str(layer),
-                (curve.x[-1], ends[layer]),
+                str(number),
+                (curve.x[-1], ends[number]),
                 xytext=(4, 0),
                 textcoords="offset points",
                 verticalalignment="center",
@@ -184,9 +185,11 @@ def _notes(
     notes.append(sample)
     if STEP not in (x, hue) and results.sizes.get(STEP, 1) > 1:
         notes.append("last step")
-    if any(curve.members for curve in everything):
+    over = next((curve.mean_over for curve in everything if curve.members), ())
+    if over:
         thin = any(len(panel) <= _MOST_WITH_MEMBERS for panel in drawn)
-        notes.append("mean over blocks" + (" (thin: each)" if thin else ""))
+        each = "each" if len(over) == 1 else "each block"
+        notes.append(f"mean over {' and '.join(over)}" + (f" (thin: {each})" if thin else ""))
     if any(np.isfinite(curve.stderr).any() for curve in everything):
         notes.append("band: ± standard error")
     return notes

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import xarray as xr
 
+from analysis.curve_values import select
 from analysis.errors import UnknownMetricError, UnknownPopulationError
 from analysis.head_work import HEAD_RESULTS, PAIRS
 from analysis.metrics import METRICS
@@ -37,6 +38,7 @@ class Selection:
         models: Ids of models.
         steps: Training steps.
         layers: Layers.
+        picked: Labels along other dimensions of the metric, as text.
         snapshot: Id of the snapshot that is asked; the newest one for None.
     """
 
@@ -44,6 +46,7 @@ class Selection:
     models: Sequence[str] | None = None
     steps: Sequence[int] | None = None
     layers: Sequence[int] | None = None
+    picked: Mapping[str, Sequence[str]] = field(default_factory=dict)
     snapshot: str | None = None
 
 
@@ -60,7 +63,7 @@ def open_results(store_uri: str, metric: str, selection: Selection) -> dict[str,
 
     Raises:
         UnknownMetricError: If there is no such metric.
-        UnknownNameError: If there is no such corpus, model, step or layer.
+        UnknownNameError: If there is no such corpus, model, step, layer or other label.
         StoreError: If the metric has not been computed.
     """
     if not is_result(metric):
@@ -94,7 +97,10 @@ def open_results(store_uri: str, metric: str, selection: Selection) -> dict[str,
             int(label) for found in opened.values() if dim in found for label in found[dim].values
         )
         require_known(dim, wanted, stored.union(labels), held)
-    return {corpus: _narrowed(found, selection) for corpus, found in opened.items()}
+    return {
+        corpus: select(_narrowed(found, selection), metric, selection.picked)
+        for corpus, found in opened.items()
+    }
 
 
 def is_result(name: str) -> bool:

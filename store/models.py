@@ -66,15 +66,18 @@ def _is_called(label: str, name: str) -> bool:
     return label == wanted or label in {f"{wanted}--{stack}" for stack in STACKS}
 
 
-def relative_depths(nodes: Iterable[GroupNode], layers: Sequence[Label]) -> xr.Variable:
+def relative_depths(
+    nodes: Iterable[GroupNode], layers: Sequence[Label], dim: str = LAYER
+) -> xr.Variable:
     """Return how deep layers lie in models (model, layer): 0 for embeddings, 1 for the last block.
 
     Args:
         nodes: The groups of the models.
-        layers: Labels of layers; NaN stands where a model has fewer.
+        layers: Labels of layers, or of blocks; NaN stands where a model has fewer.
+        dim: Which of the two they are.
     """
     numbers = np.asarray(layers, dtype=np.float64)
     depths = np.stack([relative_depth(node.attrs, numbers) for node in nodes])
     declared = DEPTH_COORDINATES["relative_depth"]
     attrs = {"long_name": declared.description, "units": declared.units}
-    return xr.Variable((MODEL, LAYER), depths, attrs)
+    return xr.Variable((MODEL, dim), depths, attrs)

@@ -23,6 +23,7 @@ from flows.cli.options import (
     selection_options,
     store_option,
 )
+from flows.cli.selecting import select_option
 from flows.cli.worker_options import dask_option, memory_option
 from flows.console import (
     duration,
@@ -163,6 +164,7 @@ def _sentence(report: MeasureReport, *, plan: bool) -> str:
 @click.argument("metric", shell_complete=complete_metric)
 @selection_options
 @population_option
+@select_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
 @moment_options
 @store_option
@@ -171,6 +173,7 @@ def show(
     metric: str,
     chosen: Chosen,
     population: str,
+    picked: tuple[tuple[str, tuple[str, ...]], ...],
     as_csv: bool,
     moment: Moment,
     store: str,
@@ -185,7 +188,8 @@ def show(
     from store.schema import SHARED_WEIGHTS
 
     snapshot = moment.find(Repository.open(store, read_only=True))
-    results = open_results(store, metric, Selection(**asdict(chosen), snapshot=snapshot))
+    selection = Selection(**asdict(chosen), picked=dict(picked), snapshot=snapshot)
+    results = open_results(store, metric, selection)
     rows = [row | {"snapshot": snapshot} for row in metric_table(results, metric, population)]
     if as_json:
         print_json(rows)
@@ -216,6 +220,7 @@ def _cell(value: str | float) -> str:
     epilog=examples(
         "actlas plot average_cosine -o cosine.png",
         "actlas plot two_nn --x step --models tiny-neox -o dimension.pdf",
+        "actlas plot attention_entropy_mean --select head=0,3 -o heads.png",
     ),
 )
 @click.argument("metric", shell_complete=complete_metric)
@@ -243,6 +248,7 @@ def _cell(value: str | float) -> str:
 )
 @selection_options
 @population_option
+@select_option
 @moment_options
 @store_option
 @json_option
@@ -253,17 +259,22 @@ def plot(
     output: Path,
     chosen: Chosen,
     population: str,
+    picked: tuple[tuple[str, tuple[str, ...]], ...],
     moment: Moment,
     store: str,
     as_json: bool,
 ) -> None:
-    """Draw METRIC over depth or training, with bands of one standard error."""
+    """Draw METRIC over depth or training, with bands of one standard error.
+
+    Of attention heads it is the mean, and each is a thin line; --select head=3 draws one of them.
+    """
     from analysis.figures import plot_metric
     from flows.results import Selection, open_results
     from store.repository import Repository
 
     snapshot = moment.find(Repository.open(store, read_only=True))
-    results = open_results(store, metric, Selection(**asdict(chosen), snapshot=snapshot))
+    selection = Selection(**asdict(chosen), picked=dict(picked), snapshot=snapshot)
+    results = open_results(store, metric, selection)
     if len(results) > 1:
         raise click.UsageError(
             f"One figure shows one corpus, and {metric} is there for {', '.join(results)}:"

@@ -16,7 +16,7 @@ from store.listing import ArrayNode, GroupNode, list_groups
 from store.models import chosen_models, relative_depths
 from store.pinned import model_group, snapshot_root
 from store.repository import Repository
-from store.schema import LAYER, METRICS_GROUP, MODEL, SOURCE_COLUMNS, SOURCE_SUFFIX, STEP
+from store.schema import BLOCK, LAYER, METRICS_GROUP, MODEL, SOURCE_COLUMNS, SOURCE_SUFFIX, STEP
 
 from .provenance import metrics_group
 from .shared import joined_twins, twin_coordinates
@@ -85,8 +85,9 @@ def read_metrics(
 
     Returns:
         The results (step, layer, population, ...), each read when it is first used; None when
-        there are none. ``relative_depth`` (layer), and ``same_weights`` and ``shared_weights``
-        (step), the other steps that share weights as text, are coordinates.
+        there are none. ``relative_depth`` (layer, or block where there are no layers), and
+        ``same_weights`` and ``shared_weights`` (step), the other steps that share weights as text,
+        are coordinates.
 
     Raises:
         UnknownNameError: If the model is not in the store.
@@ -104,9 +105,10 @@ def read_metrics(
     coords: dict[str, object] = {k: v for k, v in stored.labels.items() if k in used}
     if STEP in coords:
         coords |= twin_coordinates(stored.origin, stored.labels[STEP])
-    if LAYER in coords:
+    dim = next((name for name in (LAYER, BLOCK) if name in coords), None)
+    if dim is not None:
         model = GroupNode(path, model_group(repository.uri, pinned, path).attrs.asdict())
-        coords["relative_depth"] = relative_depths([model], stored.labels[LAYER])[0]
+        coords["relative_depth"] = relative_depths([model], stored.labels[dim], dim)[0]
     return xr.Dataset(variables, coords, attrs=dict(stored.node.attrs))
 
 
@@ -127,9 +129,9 @@ def open_metrics(
 
     Returns:
         The results (model, step, layer, population, ...), joined by labels, NaN where a model has
-        none. ``relative_depth`` (model, layer), and ``same_weights`` and ``shared_weights``
-        (model, step), the other steps that share weights as text, are coordinates. Attributes are
-        the latest written.
+        none. ``relative_depth`` (model, layer, or block where there are no layers), and
+        ``same_weights`` and ``shared_weights`` (model, step), the other steps that share weights as
+        text, are coordinates. Attributes are the latest written.
 
     Raises:
         StoreNotFoundError: If there is no store.
@@ -148,8 +150,9 @@ def open_metrics(
     axes = joined_axes(one.labelled(name) for one in stored for name in names)
     variables = {name: _joined(name, stored, axes) for name in names}
     coords: dict[str, object] = {**axes, MODEL: list(chosen)}
-    if LAYER in axes:
-        coords["relative_depth"] = relative_depths(chosen.values(), labels_along(axes, LAYER))
+    dim = next((name for name in (LAYER, BLOCK) if name in axes), None)
+    if dim is not None:
+        coords["relative_depth"] = relative_depths(chosen.values(), labels_along(axes, dim), dim)
     if STEP in axes:
         steps = [one.labels[STEP] for one in stored]
         coords |= joined_twins([one.origin for one in stored], steps, axes)
