@@ -25,6 +25,7 @@ from analysis.samples import tell_samples
 from analysis.token_map import Plane
 from analysis.token_sample import TokenSample
 from flows.explore.live import Values
+from flows.explore.style import tooltip
 
 Reals: TypeAlias = npt.NDArray[np.float64]
 
@@ -78,7 +79,7 @@ def curve_chart(name: str, x: str, *, brush: bool) -> Chart:
         ("bar", "@bar"),
         ("sample", "@sample"),
     ]
-    plot.add_tools(HoverTool(renderers=[dots], tooltips=tips))
+    plot.add_tools(HoverTool(renderers=[dots], tooltips=tooltip(tips), show_arrow=False))
     if not brush:
         plot.xaxis.ticker = BasicTicker(min_interval=1, num_minor_ticks=0)
     else:
@@ -246,7 +247,8 @@ def token_chart(colour: str) -> tuple[figure, ColumnDataSource]:
         nonselection_alpha=0.35,
     )
     tips = [("token", "@word"), ("in", "@context"), ("where", "@place")]
-    plot.add_tools(HoverTool(renderers=[dots], tooltips=tips), TapTool(renderers=[dots]))
+    hover = HoverTool(renderers=[dots], tooltips=tooltip(tips), show_arrow=False)
+    plot.add_tools(hover, TapTool(renderers=[dots]))
     return plot, source
 
 

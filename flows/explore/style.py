@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Final, Literal, TypedDict
 
@@ -42,6 +43,26 @@ def common_options(style: InlineStyleSheet) -> Common:
 def wrapped() -> InlineStyleSheet:
     """Return the style of a row whose parts go below each other on a narrow screen."""
     return InlineStyleSheet(css=":host { flex-wrap: wrap; gap: 0.4rem 1rem; align-items: end; }")
+
+
+def tooltip(rows: Sequence[tuple[str, str]]) -> str:
+    """Return what is shown over a point, in the colours of the page: Bokeh's own are too pale.
+
+    Args:
+        rows: Labels, and which column of the point is shown beside each, such as ``@value``.
+    """
+    cells = "".join(
+        f'<span style="color: var(--quiet); text-align: right">{label}</span>'
+        f'<span class="tip">{value}</span>'
+        for label, value in rows
+    )
+    # Over the white of the box that it lies in, with the room that this leaves around it.
+    return (
+        '<div style="display: grid; grid-template-columns: auto 1fr; gap: 0.1rem 0.6rem;'
+        " margin: -5px; padding: 0.4rem 0.6rem; max-width: min(26rem, 80vw);"
+        " overflow-wrap: anywhere; background: var(--surface); color: var(--ink);"
+        f' font: 0.85rem/1.4 system-ui, sans-serif">{cells}</div>'
+    )
 
 
 def palette(*, dark: bool) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ def test_options_reach_the_report(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     calls = []
 
     def write_report(uri: str, output: Path, **chosen: object) -> Path:
+        assert callable(chosen.pop("tell"))
         calls.append((uri, output, chosen))
         return output
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -217,10 +218,39 @@ def point_at_token(page: Browser, number: int) -> tuple[float, float]:
     return x, y
 
 
+def luminance(colour: str) -> float:
+    """Return the relative luminance of ``rgb(…)`` by WCAG 2."""
+    parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
+    return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_what_is_told_over_a_point_can_be_read(page: Browser, theme: str) -> None:
+    """The smallest contrast is 4.5 to 1, as WCAG asks for text."""
+    page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
+    cells = f"{FIND}.filter((node) => node.className === 'tip')"
+    for _ in range(50):
+        point_at_token(page, 7)
+        if page.evaluate(f"{cells}.length > 0"):
+            break
+        time.sleep(0.2)
+    colours = page.evaluate(
+        f"""{cells}.flatMap((cell) => [cell, cell.previousElementSibling].map((node) =>
+        [getComputedStyle(node).color, getComputedStyle(cell.parentElement).backgroundColor]))"""
+    )
+    assert len(colours) >= 6  # a label and a value for each of three rows, of each token there
+    for pair in colours:
+        dark, light = sorted(map(luminance, pair))
+        assert (light + 0.05) / (dark + 0.05) >= 4.5, (theme, pair)
+
+
 def test_a_token_is_told_where_the_pointer_is_and_chosen_by_a_click(page: Browser) -> None:
     context = str(of(page, "tokens", "renderers[0].data_source.data.context[7]"))
     told = (
-        f"{FIND}.some((node) => node.className === 'bk-tooltip-row-value'"
+        f"{FIND}.some((node) => node.className === 'tip'"
         f" && node.textContent.trim() === {json.dumps(context.strip())})"
     )
     # While other charts are drawn, the plot moves.
