@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,6 +13,8 @@ from flows.capture import cut_characters, from_ids, tokenize
 from flows.capture.errors import InputError
 
 CHARS = {"unit": "chars", "size": 512}
+# CANINE's lists every character there is: two seconds.
+byt5, canine = functools.cache(ByT5Tokenizer), functools.cache(CanineTokenizer)
 
 
 def test_texts_are_cut_into_consecutive_pieces() -> None:
@@ -134,10 +139,11 @@ def test_a_text_without_tokens_stays_an_empty_sequence(
         tokenize(["z"], tiny_tokenizer, chunking=CHARS, special_tokens=False)
 
 
-@pytest.mark.parametrize("tokenizer", [ByT5Tokenizer(), CanineTokenizer()], ids=["byt5", "canine"])
+@pytest.mark.parametrize("make", [byt5, canine], ids=["byt5", "canine"])
 def test_slow_tokenizers_give_the_same(
-    tokenizer: ByT5Tokenizer | CanineTokenizer,
+    make: Callable[[], ByT5Tokenizer | CanineTokenizer],
 ) -> None:
+    tokenizer = make()
     texts = ["naïve", "a longer one"]
     tokens = tokenize(texts, tokenizer, chunking=CHARS, special_tokens=True, max_length=10)
     added = tokenizer.num_special_tokens_to_add()
@@ -193,13 +199,11 @@ def test_the_digest_is_what_it_was() -> None:
 
 
 def test_bytes_and_characters_know_where_they_stand() -> None:
-    from transformers import ByT5Tokenizer, CanineTokenizer
-
     # One, two and three bytes of UTF-8, then one.
     text = "aé€b"
-    found = tokenize([text], ByT5Tokenizer(), chunking={"unit": "chars"}, special_tokens=True)
+    found = tokenize([text], byt5(), chunking={"unit": "chars"}, special_tokens=True)
     assert found.char_start.tolist() == [0, 1, 1, 2, 2, 2, 3, -1]
     assert found.char_end.tolist() == [1, 2, 2, 3, 3, 3, 4, -1]
     assert found.special.tolist() == [False] * 7 + [True]
-    found = tokenize([text], CanineTokenizer(), chunking={"unit": "chars"}, special_tokens=True)
+    found = tokenize([text], canine(), chunking={"unit": "chars"}, special_tokens=True)
     assert found.char_start.tolist() == [-1, 0, 1, 2, 3, -1]
