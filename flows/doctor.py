@@ -107,9 +107,12 @@ def _extras() -> Finding:
 
 
 def _processor() -> Finding:
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        memory = byte_size(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (OSError, ValueError):  # a name that this system does not know
+        memory = "an unknown amount"
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    detail = f"{platform.machine()}, {cores} cores, {byte_size(memory)} of memory"
+    detail = f"{platform.machine()}, {cores} cores, {memory} of memory"
     return Finding("processor", "good", f"{detail}, {platform.system()} {platform.release()}")
 
 
@@ -172,6 +175,8 @@ def _local_folder(uri: str) -> Path | None:
 
 def _speeds(folder: Path) -> tuple[float, float]:
     """Return bytes a second of writing through to the disk, and of reading back."""
+    from store.durable import flush_to_disk
+
     content = os.urandom(1 << 20)
     with tempfile.TemporaryFile(dir=folder) as file:
 
@@ -179,7 +184,7 @@ def _speeds(folder: Path) -> tuple[float, float]:
             for _ in range(PROBE_BYTES >> 20):
                 file.write(content)
             file.flush()
-            os.fsync(file.fileno())
+            flush_to_disk(file.fileno())
 
         def read() -> None:
             file.seek(0)

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import ctypes
+import errno
+import fcntl
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import icechunk
 
 from .configuration import BRANCH
+
+_TO_THE_PLATTER_AND_WAIT: Final = 0x01 | 0x02
+"""``SYNC_VOLUME_FULLSYNC | SYNC_VOLUME_WAIT`` of macOS: without, nothing is on the disk yet."""
+
+_UNSUPPORTED: Final = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOTTY, errno.EINVAL)
 
 
 def publish(
@@ -59,11 +67,32 @@ def sync_filesystem(directory: Path) -> None:
         return
     descriptor = os.open(directory, os.O_RDONLY)
     try:
-        if sync(descriptor) != 0:
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number), str(directory))
+        failed = sync(descriptor) != 0
+        number = ctypes.get_errno()
     finally:
         os.close(descriptor)
+    if failed and number in _UNSUPPORTED:
+        os.sync()
+    elif failed:
+        raise OSError(number, os.strerror(number), str(directory))
+
+
+def flush_to_disk(descriptor: int) -> None:
+    """Write a file to the disk itself, where ``fsync`` leaves it in the cache of the drive (macOS).
+
+    Raises:
+        OSError: If the disk reports an error.
+    """
+    whole = getattr(fcntl, "F_FULLFSYNC", None)
+    if whole is not None:
+        try:
+            fcntl.fcntl(descriptor, whole)
+        except OSError as error:
+            if error.errno not in _UNSUPPORTED:
+                raise
+        else:
+            return
+    os.fsync(descriptor)
 
 
 def _sync_directory(directory: Path) -> None:
@@ -71,12 +100,17 @@ def _sync_directory(directory: Path) -> None:
     for path in (*directory.iterdir(), directory):
         descriptor = os.open(path, os.O_RDONLY)
         try:
-            os.fsync(descriptor)
+            flush_to_disk(descriptor)
         finally:
             os.close(descriptor)
 
 
 def _syncfs() -> Callable[[int], int] | None:
-    """Return the C library's ``syncfs``, which Linux has and macOS has not."""
-    function = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
-    return None if function is None else lambda descriptor: int(function(descriptor))
+    """Return what writes a file system to its disk: of Linux, or of macOS; None elsewhere."""
+    library = ctypes.CDLL(None, use_errno=True)
+    linux, macos = (getattr(library, name, None) for name in ("syncfs", "fsync_volume_np"))
+    if linux is not None:
+        return lambda descriptor: int(linux(descriptor))
+    if macos is not None:
+        return lambda descriptor: int(macos(descriptor, _TO_THE_PLATTER_AND_WAIT))
+    return None

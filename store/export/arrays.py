@@ -18,7 +18,7 @@ from store.identity import JSON
 from store.layout import activation_codecs
 from store.schema import BLOCK, LAYER, STEP, TOKEN
 
-from .copied import Copied, Tell
+from .copied import Copied, Tell, new_file
 from .selection import Selection
 
 
@@ -26,6 +26,7 @@ def export_zarr(selection: Selection, directory: Path, tell: Tell) -> list[Path]
     """Write one Zarr v3 hierarchy: groups, arrays, chunks and codec as in the store."""
     target = directory / f"{selection.corpus}.zarr"
     for path, dataset in _watched(selection, tell):
+        new_file(target / path)
         rows = dataset.attrs["chunk_rows"]
         encoding = {
             name: {"chunks": _chunks(array, rows), "compressors": activation_codecs()}
@@ -68,7 +69,7 @@ def export_netcdf(selection: Selection, directory: Path, tell: Tell) -> list[Pat
     written = []
     for path, dataset in _watched(selection, tell):
         plain = dataset.assign_attrs({k: _plain(v) for k, v in dataset.attrs.items()})
-        target = directory / f"{path.replace('/', '--')}.nc"
+        target = new_file(directory / f"{path.replace('/', '--')}.nc")
         encoding = {name: {"zlib": True, "complevel": 1} for name in dataset.data_vars}
         with _own_threads():
             plain.to_netcdf(target, engine="netcdf4", encoding=encoding)

@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
+from store.errors import StoreError
 from store.slab import Slab
 
 Tell: TypeAlias = Callable[[int, int], None]
 """Takes the bytes of values just copied, and those of all there are."""
 
 Floats: TypeAlias = npt.NDArray[np.float32]
+
+
+def new_file(target: Path) -> Path:
+    """Return a file that is to be written, and its folders made, unless it is there.
+
+    Raises:
+        StoreError: If it is: names that differ in case only are one on some disks.
+    """
+    if target.exists():
+        raise StoreError(
+            f"cannot export to {target.name} twice: this disk does not tell capitals from small"
+            " letters, and two models or sites have names that differ in nothing else. Export them"
+            " one by one"
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return target
 
 
 def tell_nobody(_more: int, _total: int) -> None:

@@ -17,7 +17,7 @@ from store.identity import JSON
 from store.schema import STEP, TOKEN
 from store.slab import Slab, token_table
 
-from .copied import Copied, Tell
+from .copied import Copied, Tell, new_file
 from .selection import Selection
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ def export_datasets(selection: Selection, directory: Path, tell: Tell) -> list[P
         tokens = token_table(selection.repository.uri, path, selection.snapshot)
         by_site = sorted(slabs, key=lambda slab: slab.site)
         for site, group in groupby(by_site, key=lambda slab: slab.site):
-            target = directory / path / site
-            target.mkdir(parents=True)
+            target = new_file(directory / path / site)
+            target.mkdir()
             _write_dataset(target, tokens, list(group), copied)
             written.append(target)
     return written

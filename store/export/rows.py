@@ -16,7 +16,7 @@ from store.errors import StoreError
 from store.schema import TOKEN
 from store.slab import Slab, token_table
 
-from .copied import Copied, Tell
+from .copied import Copied, Tell, new_file
 from .selection import Selection
 
 _TENSOR_TYPES: Final = {"float32": "F32", "int32": "I32", "bool": "BOOL"}
@@ -30,8 +30,7 @@ def export_safetensors(selection: Selection, directory: Path, tell: Tell) -> lis
     for path, slabs in chosen:
         tokens = token_table(selection.repository.uri, path, selection.snapshot)
         for step, group in groupby(slabs, key=lambda slab: slab.step):
-            target = directory / path / f"step_{step}.safetensors"
-            target.parent.mkdir(parents=True, exist_ok=True)
+            target = new_file(directory / path / f"step_{step}.safetensors")
             facts = {"path": path, "step": step, "snapshot": selection.snapshot, **tokens.attrs}
             _write_tensors(target, tokens, list(group), facts, copied)
             written.append(target)
@@ -100,8 +99,8 @@ def export_parquet(selection: Selection, directory: Path, tell: Tell) -> list[Pa
     for path, slabs in chosen:
         tokens = token_table(selection.repository.uri, path, selection.snapshot)
         for slab in slabs:
-            target = directory / path / f"step_{slab.step}" / f"{_tensor_name(slab)}.parquet"
-            target.parent.mkdir(parents=True, exist_ok=True)
+            name = f"{_tensor_name(slab)}.parquet"
+            target = new_file(directory / path / f"step_{slab.step}" / name)
             _write_table(target, tokens, slab, copied)
             written.append(target)
     return written

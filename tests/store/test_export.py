@@ -188,3 +188,19 @@ def test_a_failure_leaves_nothing_behind(filled, tmp_path, monkeypatch):
     with pytest.raises(StoreError, match=r"cannot write to .*out: no space"):
         export(select(filled, sites=["residual"]), tmp_path / "out", format="parquet")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["zarr", "netcdf", "safetensors", "parquet", "datasets"])
+def test_names_that_a_disk_does_not_tell_apart_are_refused(toy, memory_uri, tmp_path, kind):
+    """On macOS ``Toy`` and ``toy`` are one folder: the second would lie over the first."""
+    repository = toy.prepare(memory_uri, ("residual",))
+    toy.ingest(repository, 0, sites=("residual",))
+    chosen = select(repository)
+    twice = [*chosen.datasets(), *chosen.datasets()]
+    slabs = [*chosen.slabs(), *chosen.slabs()]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Selection, "datasets", lambda _self: iter(twice))
+        patched.setattr(Selection, "slabs", lambda _self: iter(slabs))
+        with pytest.raises(StoreError, match="does not tell capitals from small letters"):
+            export(chosen, tmp_path / "out", format=kind)
+    assert list(tmp_path.iterdir()) == []
