@@ -36,6 +36,7 @@ EXTRAS: Final = {
     "export": "pyarrow",
     "images": "PIL",
     "audio": "soundfile",
+    "datasets": "datasets",
     "slurm": "dask_jobqueue",
 }
 """A module of each optional part, by the part's name."""

@@ -110,6 +110,8 @@ class Piece:
             command.make_context(command.name, list(arguments))
         except (click.MissingParameter, click.BadOptionUsage):
             return False  # an argument is missing, or the value of the last option
+        except click.BadParameter:
+            return True  # a file that is there when it is typed
         return True
 
 

@@ -22,7 +22,7 @@ _HELD_OUT = 10
     name="train-tiny",
     short_help="Train a small model, for its checkpoints.",
     epilog=examples(
-        "actlas train-tiny runs/tiny",
+        "actlas train-tiny runs/tiny --text macbeth.txt",
         "actlas train-tiny runs/bert --family bert",
         "actlas train-tiny runs/mine-seed1 --text plays.txt --seed 1 --steps 0,1,2,4,8,16,32,64",
     ),
@@ -87,9 +87,12 @@ def train_tiny(
 def _texts(file: Path | None) -> tuple[str, str]:
     """Return the text to learn and the text held out."""
     if file is None:
-        from flows.demo.materials import plays
+        from flows.demo.materials import MaterialError, plays
 
-        texts = dict(plays())
+        try:
+            texts = dict(plays())
+        except MaterialError as error:
+            raise MaterialError(f"{error}; or let it learn a text of yours: --text FILE") from error
         held_out = texts.pop("hamlet")
         return "\n\n".join(texts.values()), held_out
     from flows.capture.errors import InputError

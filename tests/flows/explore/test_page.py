@@ -28,6 +28,8 @@ from store.repository import Repository
 if TYPE_CHECKING:
     from conftest import Browser  # type: ignore[import-not-found]
 
+pytestmark = pytest.mark.slow(minutes=0.8)
+
 STEPS = (0, 5, 10)
 MODEL = "Bokeh.documents[0].get_model_by_name"
 DRAWN = (

