@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from flows.capture.errors import CaptureError, UnknownSiteError
 from flows.capture.fetching import release, with_weights
 from flows.capture.integrity import file_sha256
+from flows.capture.library import import_library
 from flows.capture.reading_ahead import read_ahead
 from flows.capture.settling import file_state
 from flows.ingestion import IngestResult, ingest_checkpoint, is_stored, prepare_job
@@ -84,6 +85,8 @@ def ingest_sweep(sweep: Sweep, report: Report) -> Iterator[Outcome]:
         yield from _side_by_side(sweep)
         return
     digest = _remembered()
+    if len(sweep.checkpoints) > 1:
+        import_library()
     with ThreadPoolExecutor(1, "actlas-ahead") as ahead:
         coming: Future[None] | None = None
         for number, checkpoint in enumerate(sweep.checkpoints):
