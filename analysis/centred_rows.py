@@ -19,10 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.errors import NonFiniteRowsError
+from analysis.neighbor_kernels import add_rows, square_norms
 
 Rows = npt.NDArray[np.floating]
 
-_HELD_BYTES: Final = 1 << 26
+_HELD_BYTES: Final = 3 << 24
 _SAFE_NORMS: Final = (1e-10, 1e10)
 _UNDERFLOW: Final = 2.0**-100
 
@@ -96,7 +97,7 @@ def centre_rows(rows: Rows, kept: npt.NDArray[np.int64], block_rows: int) -> Cen
     total = np.zeros(rows.shape[1])
     with np.errstate(over="ignore", invalid="ignore"):
         for block in blocks:
-            total += _gather(rows, block).sum(axis=0, dtype=np.float64)
+            add_rows(_gather(rows, block), total)
         centred = _prepare(rows, kept, total / len(kept), 1.0, block_rows)
     norms = centred.norms
     if not np.isfinite(norms).all():
@@ -128,7 +129,7 @@ def _prepare(
     for start in range(0, n, block_rows):
         tokens = slice(start, start + block_rows)
         block = centred.chosen(kept[tokens])
-        norms[tokens] = np.einsum("td,td->t", block, block, dtype=np.float64)
+        square_norms(block, norms[tokens])
         held[tokens] = block[: max(0, len(held) - start)]
     return centred
 

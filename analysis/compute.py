@@ -9,6 +9,7 @@ from typing import Final
 
 import xarray as xr
 
+from analysis.boxes import RESIDUAL, labelled_results
 from analysis.choose import MetricLike, make_plan
 from analysis.engines import THREADS, check_scheduler, run_tasks
 from analysis.head_pairs import HeadPairResult, HeadPairTask
@@ -16,7 +17,7 @@ from analysis.head_work import HeadWork, divide_metrics, find_head_work
 from analysis.plan import SAMPLE_ROWS
 from analysis.stretches import Outcome, StretchCollector, StretchResult, Task, divide, run_task
 from analysis.tasks import SlabResult, SlabTask, batch_tasks, check_tasks, slab_bytes
-from analysis.work import RESIDUAL, definitions_of, find_work, labelled_results
+from analysis.work import definitions_of, find_work
 from store.metrics import Definition, write_metrics
 from store.repository import Repository
 from store.slab import Slab
@@ -173,6 +174,7 @@ class _Committer:
         self._definitions = {definition.metric: definition for definition in definitions}
         self._total = total
         self._progress = progress
+        self._results: list[SlabResult] = []
         self._boxes: list[xr.Dataset] = []
         self._stretches = StretchCollector()
         self._told: set[Slab | HeadPairTask] = set()
@@ -199,7 +201,7 @@ class _Committer:
             done.append(outcome.task)
         else:
             results = self._whole(outcome)
-            self._boxes += [box for result in results for box in labelled_results(result)]
+            self._results += results
             done += [result.task.slab for result in results]
         if time.monotonic() - self._committed > COMMIT_SECONDS:
             self._commit()
@@ -217,8 +219,9 @@ class _Committer:
         return [] if finished is None else [finished]
 
     def _commit(self) -> None:
-        if self._boxes:
-            boxes, self._boxes = self._boxes, []
+        results, self._results = self._results, []
+        boxes, self._boxes = [*labelled_results(results), *self._boxes], []
+        if boxes:
             names = {str(name) for box in boxes for name in box.data_vars}
             definitions = [one for name, one in self._definitions.items() if name in names]
             write_metrics(

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from analysis.first_component import FirstComponent
+from analysis.first_component import FirstComponent, find_first
 from analysis.jackknife import leave_out_groups, standard_error
 from analysis.layer import LayerStatistics
 from analysis.metrics.metric import STDERR, Metric
@@ -17,11 +17,12 @@ from analysis.neighborhoods import Sample, choose_rows, measure_neighborhood, sa
 from analysis.onepass import pass_over, pass_over_all
 from analysis.outliers import DROPPED
 from analysis.plan import Plan, Results, asks_first_alone, moment_metrics, request_of
+from analysis.population_rows import PopulationRows
 from analysis.populations import CONTENT, FIRST, SPECIAL, UNCHOSEN, Population, TokenTable
 from analysis.request import Request
 from analysis.rows import RowSource
 from analysis.statistics import Statistics
-from analysis.streams import STREAMED, first_of, measure_streams
+from analysis.streams import STREAMED, measure_streams
 from store.freed_memory import give_back_freed
 
 Floats = npt.NDArray[np.float64]
@@ -46,7 +47,10 @@ def measure_layer(source: RowSource, table: TokenTable, plan: Plan) -> Results:
     """
     choices = _choices(table, plan)
     passed = [choice for choice in choices if _needs_pass(choice[1])]
-    wanted = [(rows, _request(source, part)) for rows, part in passed]
+    wanted = [
+        (rows, _request(rows, part, source.width, products=not _first_alone(source, part)))
+        for rows, part in passed
+    ]
     found = pass_over_all(source, wanted)
     layers = dict(zip((part for _, part in passed), found, strict=True))
     del found
@@ -64,9 +68,18 @@ def measure_layer(source: RowSource, table: TokenTable, plan: Plan) -> Results:
     return results
 
 
-def _request(source: RowSource, plan: Plan) -> Request:
-    first_alone = source.held and asks_first_alone(plan, source.width)
-    return request_of(plan, products=not first_alone)
+def _first_alone(source: RowSource, plan: Plan) -> bool:
+    return source.held and asks_first_alone(plan, source.width)
+
+
+def _request(table: TokenTable, plan: Plan, width: int, *, products: bool = True) -> Request:
+    """Return what a pass collects, in float64 at once where float32 would not do."""
+    request = request_of(plan, products=products)
+    content = int((table.codes == CONTENT).sum())
+    counts = [content if one.from_content else table.n for one in request.populations]
+    # Of fewer rows than dimensions some eigenvalues are 0, which float32 cannot tell.
+    precise = request.scatter and any(0 < count <= width for count in counts)
+    return replace(request, precise=precise)
 
 
 def _needs_pass(plan: Plan) -> bool:
@@ -127,11 +140,11 @@ def finish_moments(
             precise = pass_over(source, table, replace(request_of(plan), precise=True))
             return finish_moments(source, precise, table, plan)
         if spectral and not (layer.scatter or total.constant):
-            first = first_of(source, layer, population, moments.central)
+            first = find_first(PopulationRows(source, layer, population), moments.central)
             if first is None:
-                whole = pass_over(source, table, request_of(plan))
+                whole = pass_over(source, table, _request(table, plan, layer.dim))
                 return finish_moments(source, whole, table, plan)
-            total = Statistics(moments, first=first.value)
+            total = Statistics(moments, first=first.share)
         once = [metric for metric in metrics if metric.needs not in STREAMED]
         again = [metric for metric in metrics if metric.needs in STREAMED]
         known[rows] = _moment_values(layer, total, population, once, plan, first)

@@ -36,6 +36,10 @@ class ArrayRows:
             raise InputError(f"rows must have two dimensions, got {array.dims}")
         self._array = array
         self._order = order
+        # A lazy array makes anew what an array in memory shows part of.
+        self._in_memory = array.chunks is None and np.shares_memory(
+            array[:1].values, array[:1].values
+        )
 
     @property
     def width(self) -> int:
@@ -45,7 +49,7 @@ class ArrayRows:
     @property
     def held(self) -> bool:
         """Whether the rows are in memory, so that it costs nothing to read them again."""
-        return self._array.chunks is None and self._order is None
+        return self._in_memory and self._order is None
 
     def blocks(self, *, rows: int) -> Iterator[tuple[int, Rows]]:
         """Yield (first token, rows (token, dim)) in the chosen order."""
@@ -66,8 +70,12 @@ class ArrayRows:
     def _cuts(self, rows: int) -> Iterator[tuple[int, int]]:
         """Cut where a Dask array does, since a cut inside a chunk would compute it twice."""
         chunks = self._array.chunks
+        n = self._array.shape[0]
+        if self._in_memory and self._array.dtype in (np.float32, np.float64):
+            # Nothing is copied, and so nothing is gained by cuts.
+            yield 0, n
+            return
         if chunks is None:
-            n = self._array.shape[0]
             yield from ((start, min(start + rows, n)) for start in range(0, n, rows))
             return
         start = stop = 0

@@ -56,8 +56,11 @@ def leave_out_groups(
         others = (groups[other] for other in filled if other != index)
         rest = merged(others, layer.dim, scatter=False)
         centred, uncentred = spectra.without(index, groups[index], rest)
-        largest = None if first is None else float(first.left[index])
-        statistics = Statistics(rest, spectrum=centred, uncentred=uncentred, first=largest)
+        share = None
+        if first is not None:
+            shift = rest.central.mean - total.mean
+            share = first.share_without(index, shift, rest.central.n)
+        statistics = Statistics(rest, spectrum=centred, uncentred=uncentred, first=share)
         left.append((groups[index].central.n, statistics))
     return left
 

@@ -118,7 +118,7 @@ class _Scatter:
         total = np.zeros(len(self._shift)) if self._total is None else self._total
         for rows in self._blocks():
             narrow, shift = directions.astype(rows.dtype), self._shift.astype(rows.dtype)
-            size = tile_rows(rows)
+            size = tile_rows(rows[:1].nbytes)
             for start in range(0, len(rows), size):
                 centred = rows[start : start + size] - shift
                 product += centred.T @ (centred @ narrow)
@@ -133,9 +133,9 @@ class _Scatter:
         return product - np.multiply.outer(total, total @ directions) / max(self._n, 1)
 
 
-def tile_rows(rows: Rows) -> int:
-    """Return how many of some rows (token, dim) are read twice at the cost of once."""
-    return max(32, _TILE_BYTES // max(rows[:1].nbytes, 1))
+def tile_rows(row_bytes: int) -> int:
+    """Return how many rows of so many bytes are read twice at the cost of once."""
+    return max(32, _TILE_BYTES // max(row_bytes, 1))
 
 
 def ritz(basis: Floats, images: Floats, trace: float) -> tuple[float, float]:

@@ -46,6 +46,25 @@ def compiled(
     return decorate
 
 
+@compiled("reassoc", "contract")
+def add_rows(rows: Floats, total: Floats) -> None:
+    """Add rows (token, dim) to a sum (dim)."""
+    for i in range(rows.shape[0]):
+        for t in range(rows.shape[1]):
+            total[t] += np.float64(rows[i, t])
+
+
+@compiled("reassoc", "contract")
+def square_norms(rows: Floats, norms: Floats) -> None:
+    """Write the squared norms (token) of rows (token, dim), summed in float64."""
+    for i in range(rows.shape[0]):
+        total = 0.0
+        for t in range(rows.shape[1]):
+            value = np.float64(rows[i, t])
+            total += value * value
+        norms[i] = total
+
+
 @compiled()
 def hash_rows(words: Integers, negative_zero: np.uint64, hashes: Integers) -> None:
     """Hash rows by their bits, with -0.0 taken for 0.0.

@@ -31,7 +31,7 @@ class Statistics:
         moments: Their moments.
         spectrum: Eigenvalues of the scatter, where they are known without it.
         uncentred: Eigenvalues of Σhhᵀ, where they are known without the scatter.
-        first: The largest eigenvalue of the scatter, where nothing else of it is known.
+        first: The share of the first component, where nothing else of the spectrum is known.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Statistics:
             return math.nan
         if self._first is None:
             return float(self.spectrum[0] / self.spectrum.sum())
-        return self._first / float(self._moments.central.squares.sum())
+        return self._first
 
     @property
     def uncentred_spectrum(self) -> Floats:

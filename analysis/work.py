@@ -9,31 +9,22 @@ from typing import Final
 import numpy as np
 import xarray as xr
 
+from analysis.boxes import halves_of, head_labels, place_labels, result_name
 from analysis.errors import InputError
 from analysis.groups import GROUPS
-from analysis.heads import has_rows, has_values, head_dimension
+from analysis.heads import has_rows, has_values
 from analysis.metrics.metric import Metric
-from analysis.metrics.values import SINK, VALUE_METRICS
+from analysis.metrics.values import VALUE_METRICS
 from analysis.plan import Plan
-from analysis.results import assemble
-from analysis.tasks import SlabResult, SlabTask
+from analysis.tasks import SlabTask
 from store.arrays import member
 from store.metrics import Definition, missing_metrics
 from store.repository import Repository
-from store.schema import DIM, HEAD, HEAD_DIM, POPULATION, ROW_CHOICE, STEP, TOKEN
+from store.schema import POPULATION, ROW_CHOICE, STEP
 from store.slab import Slab, slabs
 
 ONE_ROW_LACKS: Final = frozenset({"average_cosine_within"})
 """Metrics without a value where one row of each sequence is kept."""
-
-RESIDUAL: Final = "residual"
-"""The site whose results go by the plain names of the metrics."""
-
-SINK_RATES: Final = {
-    "attention_first_key": ("mean", "attention_sink_rate", "the first key"),
-    "attention_received": ("mean_by_position", "attention_sink_rate_by_key", "the key"),
-}
-"""Of sites, what is compared with ``SINK``, the share of heads beyond it, and what it is about."""
 
 
 @dataclass(frozen=True)
@@ -85,16 +76,16 @@ def find_work(
         plan = _plan_of_site(plan, found[0])
     left_out = _without_sequences(repository, path, snapshot, plan)
     plan = replace(plan, metrics=tuple(one for one in plan.metrics if one.name not in left_out))
-    labels = {slab: _labels(slab) for slab in found}
-    heads = _head_labels(found[0]) if found else {}
+    places = {slab: place_labels(slab) for slab in found}
+    heads = head_labels(found[0]) if found else {}
     tasks: list[SlabTask] = []
     missing = current = 0
     halves = [
-        (half, _missing(repository, path, snapshot, half, site, list(labels.values()), heads))
+        (half, _missing(repository, path, snapshot, half, site, list(places.values()), heads))
         for half in halves_of(plan)
     ]
     nonfinite = nonfinite_slots(repository, path, snapshot, found)
-    for slab, place in labels.items():
+    for slab, place in places.items():
         parts = []
         for half, absent in halves:
             here = absent.sel(place)
@@ -147,18 +138,6 @@ def _plan_of_site(plan: Plan, slab: Slab) -> Plan:
     return replace(plan, metrics=VALUE_METRICS, populations=populations, neighbor_populations=())
 
 
-def halves_of(plan: Plan) -> list[Plan]:
-    """Divide a plan into what reads moments and what reads neighbours."""
-    moment = tuple(metric for metric in plan.metrics if metric.needs != "neighbors")
-    neighbor = tuple(metric for metric in plan.metrics if metric.needs == "neighbors")
-    halves = []
-    if moment:
-        halves.append(replace(plan, metrics=moment, neighbor_populations=()))
-    if neighbor:
-        halves.append(replace(plan, metrics=neighbor, populations=()))
-    return halves
-
-
 def definitions_of(plan: Plan, site: str) -> list[Definition]:
     """Return what the values of the metrics of a plan depend on, besides the activations."""
     return [
@@ -167,68 +146,11 @@ def definitions_of(plan: Plan, site: str) -> list[Definition]:
     ]
 
 
-def labelled_results(result: SlabResult) -> list[xr.Dataset]:
-    """Return the results of a slab as boxes (step, layer, population, ...)."""
-    slab, plan = result.task.slab, result.task.plan
-    place, heads = _labels(slab), _head_labels(slab)
-    sizes = dict.fromkeys(place, 1) | {name: len(labels) for name, labels in heads.items()}
-    first = (0,) * len(place)
-    cells = {(*first, number)[: len(sizes)]: one for number, one in enumerate(result.results)}
-    boxes = []
-    for half in halves_of(plan):
-        box = assemble(cells, half, sizes)
-        box = box.assign_coords({name: [label] for name, label in place.items()} | heads)
-        if DIM in box.dims:
-            box = box.rename({DIM: HEAD_DIM if heads else _row_dimension(slab)})
-        named = box.rename({name: result_name(str(name), slab.site) for name in box.data_vars})
-        boxes.append(named.assign(_sink_rates(box, slab.site)))
-    return boxes
-
-
-def _sink_rates(box: xr.Dataset, site: str) -> dict[str, xr.DataArray]:
-    """Return the share of heads whose mean attention to a key exceeds ``SINK``, by its name."""
-    if site not in SINK_RATES or HEAD not in box.dims:
-        return {}
-    metric, name, key = SINK_RATES[site]
-    if metric not in box:
-        return {}
-    rate = (box[metric] > SINK).where(box[metric].notnull()).mean(HEAD)
-    about = f"share of heads whose mean attention to {key} exceeds {SINK}"
-    facts = {"long_name": about, "units": "1", "reference": "Gu et al. 2025, arXiv:2410.10781"}
-    return {name: rate.assign_attrs(facts)}
-
-
-def _row_dimension(slab: Slab) -> str:
-    """Return the name of the dimension of a row: rows of several lengths have several."""
-    return next(name for name in reversed(slab.dims) if name != TOKEN)
-
-
-def result_name(name: str, site: str) -> str:
-    """Return the name under which a metric of a site is stored."""
-    return name if site == RESIDUAL else f"{site}_{name}"
-
-
 def _settings(metric: Metric, plan: Plan) -> dict[str, int]:
     if metric.needs == "neighbors":
         excluded = {"exclude_own_sequence": 1} if plan.exclude_own_sequence else {}
         return {"sample": plan.sample, "seed": plan.seed} | excluded
     return {"groups": GROUPS}
-
-
-def _labels(slab: Slab) -> dict[str, int]:
-    """Return the step of a slab, and its layer or block: layers count from 0, blocks from 1."""
-    place = {STEP: slab.step}
-    if slab.depth is not None:
-        assert slab.label is not None
-        name, number = slab.label
-        place[name] = number
-    return place
-
-
-def _head_labels(slab: Slab) -> dict[str, list[int]]:
-    """Return the numbers of the heads of a slab, nothing where it has none."""
-    name = head_dimension(slab)
-    return {} if name is None else {name: list(range(slab.shape[slab.dims.index(name)]))}
 
 
 def _missing(

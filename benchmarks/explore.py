@@ -28,8 +28,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 import xarray as xr
 
+from analysis.boxes import RESIDUAL
 from analysis.choose import make_plan
-from analysis.work import RESIDUAL, definitions_of
+from analysis.work import definitions_of
 from benchmarks.activations import CORPUS
 from benchmarks.figures import Figure, progress, show
 from benchmarks.store_open import fill_blank

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import xarray as xr
 
+from analysis.boxes import SINK_RATES
 from analysis.curve_values import select
 from analysis.errors import UnknownMetricError, UnknownPopulationError
 from analysis.head_work import HEAD_RESULTS, PAIRS
@@ -15,7 +16,6 @@ from analysis.metrics import METRICS
 from analysis.metrics.heads import HEAD_METRICS
 from analysis.metrics.values import VALUE_METRICS
 from analysis.samples import sample_columns, samples_of
-from analysis.work import SINK_RATES
 from flows.measurement import complete_steps, find_models, require_known
 from store.errors import StoreError
 from store.metrics import open_metrics

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
+from analysis.boxes import result_name
 from analysis.metrics.metric import STDERR
 from analysis.samples import samples_of
-from analysis.work import result_name
 from flows.explore.sites import HEADS, depths_of, metrics_of, steps_with
 from flows.measurement import complete_steps
 from store.catalogue import HeldModel, catalogue

@@ -9,9 +9,10 @@ import numpy as np
 import xarray as xr
 
 from analysis.attention import summarise_attention
+from analysis.boxes import RESIDUAL
 from analysis.choose import make_plan
 from analysis.metrics.metric import STDERR
-from analysis.work import RESIDUAL, definitions_of
+from analysis.work import definitions_of
 from flows.studies.preparation import Request
 from flows.studies.seeds import average_seeds
 from flows.studies.study import DISTINCT_IDS, RARE_SHARE, Measured, Study
