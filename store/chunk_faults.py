@@ -25,11 +25,19 @@ _SIGNS_OF_CUTTING = ("range was invalid", "InvalidRange")
 
 def damage(place: str, encoded: npt.NDArray[np.uint8]) -> CorruptChunkError:
     """Tell a cut object from a changed one by the length its Blosc header gives."""
-    length = encoded[_BLOSC_LENGTH].tobytes()
-    written = int.from_bytes(length, "little") + CRC_BYTES
-    if len(length) < 4 or len(encoded) < written:
+    written = _announced_length(encoded) + CRC_BYTES
+    if len(encoded) < max(written, _BLOSC_LENGTH.stop):
         return TruncatedChunkError(place, f"{len(encoded)} bytes are left of {written}")
     return CorruptChunkError(place, f"the checksum of its {len(encoded)} bytes differs")
+
+
+def is_as_long_as_it_says(chunk: npt.NDArray[np.uint8]) -> bool:
+    """Return whether a Blosc chunk has as many bytes as its header says: Blosc takes its word."""
+    return len(chunk) >= _BLOSC_LENGTH.stop and len(chunk) == _announced_length(chunk)
+
+
+def _announced_length(chunk: npt.NDArray[np.uint8]) -> int:
+    return int.from_bytes(chunk[_BLOSC_LENGTH].tobytes(), "little")
 
 
 def explained(error: BaseException | None, place: ChunkPlace) -> BaseException:

@@ -35,3 +35,13 @@ def icechunk_config() -> icechunk.RepositoryConfig:
     config.inline_chunk_threshold_bytes = INLINE_BYTES
     config.manifest = icechunk.ManifestConfig(splitting=splitting)
     return config
+
+
+def local_reading() -> icechunk.RepositoryConfig:
+    """Return how a store on a disk is opened, on top of what is persisted with it.
+
+    Icechunk fetches a chunk as five ranges side by side and then joins them, which takes a disk no
+    less time than two, and threads are woken for each. One alone it takes 8 KiB at a time.
+    """
+    concurrency = icechunk.StorageConcurrencySettings(max_concurrent_requests_for_object=2)
+    return icechunk.RepositoryConfig(storage=icechunk.StorageSettings(concurrency=concurrency))

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import icechunk
 
-from .configuration import icechunk_config
+from .configuration import icechunk_config, local_reading
 from .errors import FormatVersionError, StoreError, StoreExistsError, StoreNotFoundError
 from .location import Location, check_directory
 from .translation import first_line, translated
@@ -58,7 +58,8 @@ def open_container(location: Location) -> icechunk.Repository:
     """
     check_directory(location)
     try:
-        return icechunk.Repository.open(location.storage())
+        config = None if location.directory is None else local_reading()
+        return icechunk.Repository.open(location.storage(), config=config)
     except icechunk.IcechunkError as error:
         if "doesn't exist" in str(error):
             raise StoreNotFoundError(f"no store at {location.uri}: nothing is there") from None

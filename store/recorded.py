@@ -34,6 +34,11 @@ class RecordedChecksums:
         self._group, self._rows, self._token_axis = group, rows, token_axis
         self._by_slot: dict[int, npt.NDArray[np.uint32]] = {}
 
+    @property
+    def exist(self) -> bool:
+        """Whether there are any."""
+        return self._array is not None
+
     def difference(
         self, slot: int, depth: int | None, number: int, chunk: npt.NDArray[np.float32]
     ) -> str | None:

@@ -10,12 +10,14 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numcodecs import blosc
+from zarr.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 
 from store.blosc_blocks import decode_range
 from store.blosc_encoding import FEWEST_BYTES, ChunkEncoding
 from store.corpora import create_corpus
 from store.create import ArraySpec, create_model
+from store.errors import CorruptChunkError
 from store.layout import activation_codecs
 from store.repository import Repository
 from store.schema import SITES, TOKEN_COORDINATES
@@ -242,6 +244,37 @@ def test_a_step_of_such_chunks_is_the_same_to_every_reader(source, toy, memory_u
         for chunk in range(3)
     ]
     assert group["stored_bytes"][0] == sum(sizes)
+
+
+@pytest.mark.parametrize("source", ["float32", "bfloat16"])
+def test_a_flipped_bit_is_an_error_or_of_no_consequence(source, toy, tmp_path):
+    """Wherever it is in a chunk: what is read whole is proven by the checksum of its values."""
+    values = KINDS[source](np.random.default_rng(0), (1, 128, 256))
+    repository = Repository.create(tmp_path / "store")
+    path = stored(repository, toy, np.concatenate([values, values + 1]))
+    slab = slabs(repository, path)[0]
+    key, chunk = f"{path}/residual/c/0/0/0/0", default_buffer_prototype()
+    sound = sync(repository.read().store.get(key, chunk)).to_bytes()
+    (file,) = (
+        file for file in (tmp_path / "store/chunks").iterdir() if file.read_bytes() == sound
+    )
+    outcomes = []
+    draw = np.random.default_rng(1)
+    for at in [*range(24), -1, *draw.integers(24, len(sound), 60).tolist()]:
+        changed = bytearray(sound)
+        changed[at] ^= 1 << int(draw.integers(8))
+        file.write_bytes(changed)
+        try:
+            ((_, rows),) = slab.blocks()
+        except CorruptChunkError as error:
+            outcomes.append("checksum of its" in str(error) or "bytes are left of" in str(error))
+        else:
+            np.testing.assert_array_equal(rows, values[0])
+            outcomes.append(None)
+        with pytest.raises(CorruptChunkError):
+            slab.rows(np.array([5]))
+    assert False not in outcomes
+    assert outcomes.count(True) > 70
 
 
 def test_a_chunk_of_an_earlier_version_is_decoded_for_ever():
