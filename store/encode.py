@@ -52,6 +52,7 @@ class SiteWriter:
         layers: Layers or blocks to be written, by default all that the array has.
         n_tokens: Tokens that the step is to have, by default as many as the axis.
         held_tokens: Tokens stored before, whose whole chunks stay as they are.
+        on_stored: Told how many encoded bytes each chunk took when it is stored.
 
     Attributes:
         site: Name of the array.
@@ -71,6 +72,7 @@ class SiteWriter:
         layers: Sequence[int] | None = None,
         n_tokens: int | None = None,
         held_tokens: int = 0,
+        on_stored: Callable[[int], None] = lambda _: None,
     ) -> None:
         keep_freed_memory()
         array = member(group, site)
@@ -88,7 +90,7 @@ class SiteWriter:
         self._token_axis = self.dims.index(TOKEN)
         self._depth = len(self._labels) or None
         self._rows = array.chunks[1:][self._token_axis]
-        self._encoding = ChunkEncoding.of(array)
+        self._encoding, self._on_stored = ChunkEncoding.of(array), on_stored
         self._fill = array.fill_value
         self._undefined = undefined_tokens(group, variable)
         self._group = group
@@ -236,6 +238,7 @@ class SiteWriter:
                 self.checksums[(chunk,) if depth is None else (depth, chunk)] = digest
                 self.stored_bytes += len(encoded)
                 await store.set(self._key(depth, chunk), EncodedBytes(encoded))
+                self._on_stored(len(encoded))
 
         await run_all(put(*part) for part in self._parts(first_chunk, values, first))
 

@@ -14,6 +14,7 @@ import zarr
 
 from .cells import read_texts
 from .completion import completed, counted, write_coordinates, write_layers
+from .early_sync import EarlySync
 from .encode import SiteWriter
 from .errors import (
     ConflictError,
@@ -68,6 +69,7 @@ class StepWriter:
         self.n_tokens, self.held_tokens = reservation.n_tokens, reservation.held_tokens
         self._held: dict[str, HeldRows] = {}
         self._heartbeat = Heartbeat(repository.location, self._renew, request.takeover_after)
+        self._early_sync = EarlySync(repository.location.directory)
         self._open = True
         try:
             self._session, self._group = self._begin()
@@ -80,6 +82,7 @@ class StepWriter:
                     layers=self.layers.get(name),
                     n_tokens=self.n_tokens,
                     held_tokens=self.held_tokens,
+                    on_stored=self._early_sync.note,
                 )
                 for name in self.sites
             }
@@ -184,6 +187,7 @@ class StepWriter:
         for _ in range(COMMIT_TRIES):
             with translated(self._repository.location):
                 self._complete(coordinates)
+                self._early_sync.finish()
             try:
                 snapshot = self._repository.commit(self._session, message, rebase=True)
             except StoreError as error:

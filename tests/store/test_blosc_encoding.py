@@ -255,9 +255,7 @@ def test_a_flipped_bit_is_an_error_or_of_no_consequence(source, toy, tmp_path):
     slab = slabs(repository, path)[0]
     key, chunk = f"{path}/residual/c/0/0/0/0", default_buffer_prototype()
     sound = sync(repository.read().store.get(key, chunk)).to_bytes()
-    (file,) = (
-        file for file in (tmp_path / "store/chunks").iterdir() if file.read_bytes() == sound
-    )
+    (file,) = (file for file in (tmp_path / "store/chunks").iterdir() if file.read_bytes() == sound)
     outcomes = []
     draw = np.random.default_rng(1)
     for at in [*range(24), -1, *draw.integers(24, len(sound), 60).tolist()]:
