@@ -81,6 +81,8 @@ def narrowed(
         narrow = block if tapped is None else _narrow(block, writers[block.part].layers, tapped)
         if narrow.values:
             yield narrow
+        # They are to be gone once they are written, not once the next ones are there.
+        del block, narrow
 
 
 def _narrow(block: RowBlock, wanted: SiteLayers, tapped: Sequence[int]) -> RowBlock:

@@ -29,6 +29,8 @@ class MeanLoss:
             if losses is not None:
                 self.add(losses)
             yield block
+            # It is to be gone once it is written, not once the next one is there.
+            del block, losses
 
     def add(self, losses: npt.NDArray[np.float32]) -> None:
         """Take losses in (token,); NaN is left out."""

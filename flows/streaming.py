@@ -72,6 +72,8 @@ def stream(blocks: Iterable[RowBlock], *writers: StepWriter) -> None:
         try:
             for block in blocks:
                 waiting.put(block)
+                # It is to be gone once it is written, not once the next one is there.
+                del block
                 if stopped.is_set():
                     break
         finally:
@@ -120,6 +122,7 @@ def _write(waiting: _Waiting, writers: Sequence[StepWriter], stopped: threading.
         while block is not None:
             for site, values in block.values.items():
                 writers[block.part].write_block(site, block.token_start, values, depth=block.depth)
+            del block, values
             block = waiting.get()
     finally:
         stopped.set()

@@ -1,10 +1,9 @@
 """From the windows of rows that were computed to blocks of rows in the order of the corpus.
 
-A block is laid out in new arrays straight from the staging of the window that completes it, which
-is given up depth by depth as the last block of the window is handed over: so no row is in memory
-twice but those that are laid out now. Rows beyond the last complete block are kept until the next
-window. Windows end with the sequence that completes a block (`flows.capture.batches.windows`), so
-that those rows are few.
+The rows of a window lie in that order already, so that a block is a view of them, and no row is in
+memory twice. They are given up depth by depth as the last block of the window is handed over. Rows
+beyond the last complete block are kept until the next window. Windows end with the sequence that
+completes a block (`flows.capture.batches.windows`), so that those rows are few.
 """
 
 from __future__ import annotations
@@ -15,23 +14,15 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from flows.capture.freed import passing
 from flows.capture.shapes import SiteShape
 
-_Pieces: TypeAlias = "list[tuple[SiteShape, slice]]"
-"""Sites, and which layers or blocks of each, that are handed over at once."""
+Staged: TypeAlias = "dict[str, list[NDArray[np.float32]]]"
+"""Site → for some layers or blocks each, rows (depth, row, ...) from the start of a block on."""
 
-Staged: TypeAlias = "dict[str, list[Tensor]]"
-"""Site → for each layer or block, the rows (row, ...) of a window."""
-
-_GIVEN_UP: Final = torch.empty(0)
-
-_Kept: TypeAlias = "dict[str, NDArray[np.float32]]"
-"""Site → (depth, row, ...) rows of a block that is not complete, at the front."""
+_GIVEN_UP: Final = np.empty(0, dtype=np.float32)
 
 
 @dataclass(frozen=True)
@@ -58,6 +49,25 @@ class RowBlock:
         return sum(values.nbytes for values in self.values.values())
 
 
+def depths_together(
+    shapes: Sequence[SiteShape], n_rows: int, block_rows: int, piece_bytes: int | None
+) -> dict[str, int]:
+    """Return how many layers or blocks of each site are handed over at once.
+
+    Args:
+        shapes: Sizes of the sites.
+        n_rows: Number of rows of the corpus.
+        block_rows: Rows of a block.
+        piece_bytes: Size to which the rows of one site are divided by layers or blocks, one at
+            least, and handed over by themselves; whole blocks of all sites when None.
+    """
+    if piece_bytes is None:
+        return {shape.name: shape.depth for shape in shapes}
+    rows = max(1, min(block_rows, n_rows))
+    sizes = {shape.name: 4 * rows * math.prod(shape.features) for shape in shapes}
+    return {name: max(1, piece_bytes // size) for name, size in sizes.items()}
+
+
 class Blocks:
     """Gathers rows into blocks that start at multiples of a fixed number of rows.
 
@@ -67,8 +77,8 @@ class Blocks:
         block_rows: Rows of a block.
         part: Number of the stack among those that are captured together.
         depth: Number of layers or blocks that other passes capture before these.
-        piece_bytes: Size to which the rows of one site are divided by layers or blocks, one at
-            least, and handed over by themselves; whole blocks of all sites when None.
+        piece_bytes: As for `depths_together`.
+        copied: Whether blocks are copies, since what they come from is used again.
     """
 
     def __init__(
@@ -80,111 +90,84 @@ class Blocks:
         part: int = 0,
         depth: int = 0,
         piece_bytes: int | None = None,
+        copied: bool = False,
     ) -> None:
         self._shapes, self._part, self._depth = shapes, part, depth
         self._n_rows, self._block_rows = n_rows, block_rows
-        self._piece_bytes = piece_bytes
+        self._together = depths_together(shapes, n_rows, block_rows, piece_bytes)
+        self._whole = piece_bytes is None
+        self._copied = copied
         self._start = 0
-        # Rows of the block from there on that have come, at the front of arrays that hold it all.
-        self._n_kept = 0
-        self._kept: _Kept = {}
+        self._kept: Staged = {}
 
-    def add(self, rows: NDArray[np.int64], staged: Staged) -> Iterator[RowBlock]:
+    def add(self, stop: int, staged: Staged) -> Iterator[RowBlock]:
         """Take the next window's rows, and yield the blocks that they complete.
 
         Args:
-            rows: (row,) numbers of the rows, a permutation of the next ones of the corpus.
-            staged: Their values, which are given up while blocks are yielded: lists are emptied.
+            stop: One past the number of the last row that has come.
+            staged: Values from the start of the first block that is not complete on, of which
+                rows of earlier windows are put in; they are given up while blocks are yielded.
         """
-        left = np.argsort(rows)
-        while len(left) and self._n_kept + len(left) >= self._size:
-            picked, left = np.split(left, [self._size - self._n_kept])
-            stop = self._start + self._size
-            is_last = len(left) < self._size_at(stop) or not len(left)
-            # Kept first, so that the staging can be given up.
-            kept = self._keep({}, 0, left, staged, self._size_at(stop)) if is_last else {}
-            for pieces in self._pieces():
-                yield RowBlock(
-                    self._start,
-                    stop,
-                    {
-                        shape.name: self._laid_out(shape, depths, picked, staged, is_last)
-                        for shape, depths in pieces
-                    },
-                    self._part,
-                    self._depth + pieces[0][1].start,
-                )
-            self._start, self._n_kept, self._kept = stop, len(left) if is_last else 0, kept
+        origin = self._start
+        for name, kept in self._kept.items():
+            for own, former in zip(staged[name], kept, strict=True):
+                own[:, : former.shape[1]] = former
+        while (size := self._size_at(self._start)) and stop - self._start >= size:
+            rows = slice(self._start - origin, self._start - origin + size)
+            self._start += size
+            following = self._size_at(self._start)
+            is_last = not following or stop - self._start < following
             if is_last:
-                return
-        self._keep(self._kept, self._n_kept, left, staged, self._size)
-        self._n_kept += len(left)
-
-    @property
-    def _size(self) -> int:
-        return self._size_at(self._start)
+                # First, so that the staging can be given up.
+                self._keep(staged, slice(rows.stop, stop - origin), give_up=False)
+            yield from self._handed_over(staged, rows, give_up=is_last)
+        if self._start == origin:
+            self._keep(staged, slice(0, stop - origin), give_up=True)
 
     def _size_at(self, start: int) -> int:
         """Return how many rows the block has that starts with a row."""
         return min(self._block_rows, self._n_rows - start)
 
-    def _pieces(self) -> list[_Pieces]:
-        if self._piece_bytes is None:
-            return [[(shape, slice(0, shape.depth)) for shape in self._shapes]]
-        found: list[_Pieces] = []
+    def _handed_over(self, staged: Staged, rows: slice, *, give_up: bool) -> Iterator[RowBlock]:
+        """Yield the pieces of the block that has just become complete."""
+        span = self._start - (rows.stop - rows.start), self._start
+        if self._whole:
+            values = {
+                shape.name: self._piece(shape, staged, 0, rows, give_up) for shape in self._shapes
+            }
+            yield RowBlock(*span, values, self._part, self._depth)
+            return
         for shape in self._shapes:
-            count = max(1, self._piece_bytes // _bytes(shape, self._size))
-            starts = range(0, shape.depth, count)
-            found += [[(shape, slice(s, min(s + count, shape.depth)))] for s in starts]
-        return found
+            for number, depths in enumerate(shape.divided(self._together[shape.name])):
+                yield RowBlock(
+                    *span,
+                    {shape.name: self._piece(shape, staged, number, rows, give_up)},
+                    self._part,
+                    self._depth + depths.start,
+                )
 
-    def _laid_out(
-        self,
-        shape: SiteShape,
-        depths: slice,
-        picked: NDArray[np.int64],
-        staged: Staged,
-        is_last: bool,
+    def _piece(
+        self, shape: SiteShape, staged: Staged, number: int, rows: slice, give_up: bool
     ) -> NDArray[np.float32]:
-        """Return the rows of the block at some depths, with the dimensions of the site.
-
-        Nothing more is wanted of them in the window if it is the last block.
-        """
-        kept = self._kept.get(shape.name)
-        if kept is not None and self._piece_bytes is None:
-            laid = kept
-        else:
-            laid = _empty(shape, depths.stop - depths.start, self._size)
-            if kept is not None:
-                laid[:, : self._n_kept] = kept[depths, : self._n_kept]
+        """Return rows of some depths, with the dimensions of the site."""
         own = staged[shape.name]
-        _take(own[depths], picked, laid[:, self._n_kept :])
-        if is_last:
-            own[depths] = [_GIVEN_UP] * len(own[depths])
-        return shape.in_store_order(laid)
+        piece = own[number][:, rows]
+        if give_up:
+            own[number] = _GIVEN_UP
+        return shape.in_store_order(_copy(piece) if self._copied else piece)
 
-    def _keep(
-        self, kept: _Kept, n_kept: int, left: NDArray[np.int64], staged: Staged, size: int
-    ) -> _Kept:
-        """Put rows after those that are kept of a block of some size, and return them."""
-        for shape in self._shapes if len(left) else ():
-            if shape.name not in kept:
-                # Of an array for the whole block, only the rows that come take memory.
-                kept[shape.name] = _empty(shape, shape.depth, size, filled=False)
-            _take(staged[shape.name], left, kept[shape.name][:, n_kept : n_kept + len(left)])
-        return kept
-
-
-def _take(staged: Sequence[Tensor], picked: NDArray[np.int64], goal: NDArray[np.float32]) -> None:
-    """Copy some rows (depth, row, ...) of a staging, one depth after the other."""
-    for values, out in zip(staged, goal, strict=True):
-        np.take(values.numpy(), picked, axis=0, out=out, mode="clip")
+    def _keep(self, staged: Staged, rows: slice, *, give_up: bool) -> None:
+        """Keep rows of a block that is not complete, and nothing else."""
+        self._kept = {}
+        for name, own in staged.items() if rows.stop > rows.start else ():
+            kept = self._kept[name] = []
+            for number, values in enumerate(own):
+                kept.append(_copy(values[:, rows]))
+                if give_up:
+                    own[number] = _GIVEN_UP
 
 
-def _empty(shape: SiteShape, depth: int, rows: int, *, filled: bool = True) -> NDArray[np.float32]:
-    return passing((depth, rows, *shape.features), filled=filled)
-
-
-def _bytes(shape: SiteShape, rows: int) -> int:
-    """Return the size of rows of a site at one depth."""
-    return 4 * rows * math.prod(shape.features)
+def _copy(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    copy = passing(rows.shape)
+    copy[:] = rows
+    return copy

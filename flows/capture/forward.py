@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from flows.capture.batches import windows
-from flows.capture.blocks import Blocks, RowBlock, Staged
+from flows.capture.blocks import Blocks, RowBlock, Staged, depths_together
 from flows.capture.configs import longest_input
 from flows.capture.errors import InputError, NonFiniteActivationError
 from flows.capture.freed import give_back_freed
@@ -153,7 +153,7 @@ def _row_blocks(
     # On a GPU the next window is computed while the rows of the one before are laid out.
     slots = [
         [_target(part, own, found, pinned=on_gpu) for part, own in pairs]
-        for _ in range(2 if on_gpu else 1)
+        for _ in range(min(2, len(found)) if on_gpu else 1)
     ]
     blocks = [
         Blocks(
@@ -161,12 +161,15 @@ def _row_blocks(
             part=number,
             depth=part.first,
             piece_bytes=part.piece_bytes,
+            copied=on_gpu,
         )
         for number, (part, own) in enumerate(pairs)
     ]
     waiting: deque[Sequence[Target]] = deque()
     for number, window in enumerate(found):
         targets = slots[number % len(slots)]
+        for target, part in zip(targets, parts, strict=True):
+            target.staging.open(*_rows_within(part, window))
         report = progress if ends is None else _giving_back(progress)
         run_window(loaded, targets, window, budget, report)
         if ends is not None:
@@ -199,23 +202,32 @@ def _giving_back(progress: Callable[[int], None] | None) -> Callable[[int], None
 def _target(
     part: Part, shapes: Sequence[SiteShape], found: Sequence[range], *, pinned: bool
 ) -> Target:
-    capacity = max(_rows_within(part.tokens, window) for window in found)
-    staging = Staging(shapes, capacity, pinned=pinned, precision=part.precision)
+    sizes = [_rows_within(part, window) for window in found]
+    staging = Staging(
+        shapes,
+        depths_together(shapes, part.tokens.n_rows, part.block_rows, part.piece_bytes),
+        max(stop - origin for origin, _, stop in sizes),
+        pinned=pinned,
+        precision=part.precision,
+    )
     return Target(part.loaded.stack, part.tokens, staging)
 
 
-def _taken(target: Target, *, allow_nonfinite: bool) -> tuple[NDArray[np.int64], Staged]:
+def _taken(target: Target, *, allow_nonfinite: bool) -> tuple[int, Staged]:
     target.staging.wait()
     rows, values = target.staging.take()
     if not allow_nonfinite:
         positions = target.tokens.coordinates()["position"].astype(np.int32)
         masked = target.tokens.masks is not None
-        _check_finite(values, positions[rows], masked=masked)
-    return rows, values
+        _check_finite(values, positions[rows.start : rows.stop], masked=masked)
+    return rows.stop, values
 
 
-def _rows_within(tokens: Tokens, window: range) -> int:
-    return int(tokens.row_offsets[window.stop] - tokens.row_offsets[window.start])
+def _rows_within(part: Part, window: range) -> tuple[int, int, int]:
+    """Return the first row of the block in which a window begins, and its own first and stop."""
+    offsets = part.tokens.row_offsets
+    first, stop = int(offsets[window.start]), int(offsets[window.stop])
+    return first - first % part.block_rows, first, stop
 
 
 def batch_size(loaded: LoadedModel, sites: Sequence[str]) -> int:
@@ -262,9 +274,11 @@ def _check_tokens(loaded: LoadedModel, tokens: Tokens) -> None:
 
 
 def _check_finite(values: Staged, positions: NDArray[np.int32], *, masked: bool) -> None:
+    """Look at the last rows of a staging, at these positions: those of its window."""
     for name, staged in values.items():
         first = site_of(name).first_position
-        for depth, rows in enumerate(staged):
+        depths = [one[len(one) - len(positions) :] for group in staged for one in group]
+        for depth, rows in enumerate(map(torch.from_numpy, depths)):
             if masked:
                 # There is no loss of what was not masked; one that is no number is infinite here.
                 rows = rows.nan_to_num(nan=0.0, posinf=torch.inf)
@@ -275,4 +289,4 @@ def _check_finite(values: Staged, positions: NDArray[np.int32], *, masked: bool)
             finite = torch.isfinite(defined.flatten(1) if defined.dim() > 1 else defined[:, None])
             count = int((~finite.all(dim=1)).sum())
             if count:
-                raise NonFiniteActivationError(name, depth if len(staged) > 1 else None, count)
+                raise NonFiniteActivationError(name, depth if len(depths) > 1 else None, count)

@@ -1,7 +1,10 @@
-"""Which of the values (sequence, position, ...) of a batch are rows, and how they become rows."""
+"""Which of the values (sequence, position, ...) of a batch are rows, and where they go."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,20 +17,35 @@ class Picked:
     """The rows of one batch, on every device that gives values of it.
 
     Args:
-        batch: The batch, None for one without rows.
+        batch: The batch.
+        origin: Number of the row that is the first where they go.
     """
 
-    def __init__(self, batch: Batch | None) -> None:
+    def __init__(self, batch: Batch, origin: int) -> None:
         self._batch = batch
-        self._kept: dict[torch.device, Tensor] = {}
-        self.n_rows = 0 if batch is None else len(batch.rows)
+        self._here: dict[torch.device, Tensor] = {}
+        rows = batch.rows - origin
+        kept = np.arange(len(rows)) if batch.kept is None else batch.kept.numpy()
+        # Rows of a sequence follow each other, in the batch and where they go.
+        follows = (np.diff(rows) == 1) & (np.diff(kept) == 1)
+        starts = np.append(np.flatnonzero(np.append(np.True_, ~follows)[: len(rows)]), len(rows))
+        self._runs = [
+            (start, int(kept[start]), int(rows[start]), stop - start)
+            for start, stop in zip(starts.tolist(), starts[1:].tolist(), strict=False)
+        ]
+
+    @property
+    def places(self) -> Iterator[slice]:
+        """Where rows go, stretch by stretch."""
+        for _, _, place, count in self._runs:
+            yield slice(place, place + count)
 
     def copy(
         self, values: Tensor, features: tuple[int, ...], goal: Tensor, precision: Precision
     ) -> None:
-        """Copy the rows of one site at one depth.
+        """Copy the rows of one site at one depth to their places.
 
-        From another device the copy is only begun, if its goal is pinned.
+        From a GPU the copy is only begun, if its goal is pinned.
 
         Args:
             values: (sequence, position, ...), or the first two in one.
@@ -38,10 +56,8 @@ class Picked:
         Raises:
             StructureError: If there are other sequences or positions than were shown.
         """
-        assert self._batch is not None
         if self._batch.kept is None:
-            means = rounded(self._means(values), precision).to(goal.dtype)
-            goal.copy_(means.reshape(goal.shape), non_blocking=True)
+            self._spread(rounded(self._means(values), precision).reshape(-1, *features), goal)
             return
         flat = values.reshape(-1, *features)
         sequences, positions = self._batch.shape
@@ -50,17 +66,23 @@ class Picked:
                 f"values of the shape {tuple(values.shape)} came up: expected {sequences} "
                 f"sequences of {positions} positions"
             )
+        if flat.device == goal.device and flat.dtype == goal.dtype and precision == FULL_PRECISION:
+            source, target = flat.numpy(), goal.numpy()
+            for _, start, place, count in self._runs:
+                target[place : place + count] = source[start : start + count]
+            return
         kept = self._on(values.device, self._batch.kept)
-        direct = flat.dtype == goal.dtype and flat.device == goal.device and goal.is_contiguous()
-        if direct and precision == FULL_PRECISION:
-            torch.index_select(flat, 0, kept, out=goal)
-        else:
-            chosen = rounded(flat.index_select(0, kept), precision)
-            goal.copy_(chosen.to(goal.dtype), non_blocking=True)
+        self._spread(rounded(flat.index_select(0, kept), precision), goal)
+
+    def _spread(self, rows: Tensor, goal: Tensor) -> None:
+        """Copy rows in the order of the batch; where no event tells when they came, wait."""
+        rows = rows.to(goal.dtype)
+        begin = rows.device.type == "cuda"
+        for start, _, place, count in self._runs:
+            goal[place : place + count].copy_(rows[start : start + count], non_blocking=begin)
 
     def _means(self, values: Tensor) -> Tensor:
         """Return the mean over the real positions of each sequence (sequence, entry)."""
-        assert self._batch is not None
         mask = self._on(values.device, self._batch.present)
         rows = values.reshape(*mask.shape, -1).float()
         # Padding may hold anything, and nothing times infinity is not nothing.
@@ -68,6 +90,6 @@ class Picked:
         return rows.sum(dim=1) / mask.sum(dim=1, keepdim=True)
 
     def _on(self, device: torch.device, tensor: Tensor) -> Tensor:
-        if device not in self._kept:
-            self._kept[device] = tensor.to(device)
-        return self._kept[device]
+        if device not in self._here:
+            self._here[device] = tensor.to(device)
+        return self._here[device]

@@ -1,12 +1,10 @@
-"""The rows of a window, copied side by side as the batches give them, in order of length."""
+"""The rows of a window, each put in its place as the batches give them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from flows.capture.batches import Batch
@@ -20,29 +18,48 @@ from flows.capture.taps import Sink
 
 
 class Staging:
-    """The rows of one window, in the order in which they are computed.
+    """The rows of one window in the order of the corpus, from the start of their first block on.
 
     Copies from a GPU into its pinned memory go on while the model runs; what it holds may be
     taken once `wait` has returned, and it may be filled again once what was taken has been used.
+
+    Args:
+        shapes: Sizes of the sites.
+        together: How many layers or blocks of each site have one array.
+        capacity: Most rows of a window, those before it in its first block included.
+        pinned: Whether its memory is pinned, and used again for each window.
+        precision: Dtype to whose values activations are rounded.
     """
 
     def __init__(
         self,
         shapes: Sequence[SiteShape],
+        together: Mapping[str, int],
         capacity: int,
         *,
         pinned: bool,
         precision: Precision = FULL_PRECISION,
     ) -> None:
         self._precision = precision
-        self._shapes = shapes
+        self._shapes, self._together = shapes, together
         self._capacity, self._pinned = capacity, pinned
-        self._values = self._places()
-        self._rows = np.empty(capacity, dtype=np.int64)
-        self._filled = 0
-        self._picked = Picked(None)
+        self._values: dict[str, list[Tensor]] = {}
+        self._origin = self._first = self._stop = self._filled = 0
+        self._picked: Picked | None = None
         self._seen: dict[str, int] = {}
         self._copied: list[torch.cuda.Event] = []
+
+    def open(self, origin: int, first: int, stop: int) -> None:
+        """Prepare for a window.
+
+        Args:
+            origin: Number of the first row of the block in which the window begins.
+            first: Number of its first row.
+            stop: One past the number of its last row.
+        """
+        self._origin, self._first, self._stop, self._filled = origin, first, stop, 0
+        if not self._values:
+            self._values = self._places(self._capacity if self._pinned else stop - origin)
 
     def sinks(self, on_taken: Callable[[], None]) -> dict[str, Sink]:
         """Return what takes the values of each site during the forward pass of a batch.
@@ -59,8 +76,7 @@ class Staging:
 
     def begin(self, batch: Batch) -> None:
         """Prepare for the forward pass of a batch, the first one or another try."""
-        self._rows[self._filled : self._filled + len(batch.rows)] = batch.rows
-        self._picked = Picked(batch)
+        self._picked = Picked(batch, self._origin)
         self._seen = {shape.name: 0 for shape in self._shapes}
 
     def end(self, batch: Batch) -> None:
@@ -81,6 +97,7 @@ class Staging:
 
     def close(self, devices: Iterable[torch.device]) -> None:
         """Mark the end of a window on the devices that its values come from."""
+        assert self._filled == self._stop - self._first
         self._copied = []
         for device in devices:
             if device.type == "cuda":
@@ -93,42 +110,44 @@ class Staging:
         for event in self._copied:
             event.synchronize()
 
-    def take(self) -> tuple[NDArray[np.int64], Staged]:
-        """Return the rows' numbers and values so far, and start anew.
+    def take(self) -> tuple[range, Staged]:
+        """Return the numbers of the window's rows, and the values from its first block on.
 
         Memory that is not pinned belongs to the caller from then on.
         """
-        filled, self._filled = self._filled, 0
-        values = {name: [one[:filled] for one in own] for name, own in self._values.items()}
+        values: Staged = {name: [one.numpy() for one in own] for name, own in self._values.items()}
         if not self._pinned:
-            self._values = self._places()
-        return self._rows[:filled], values
+            self._values = {}
+        return range(self._first, self._stop), values
 
-    def _places(self) -> Staged:
+    def _places(self, rows: int) -> dict[str, list[Tensor]]:
         """Return room for every depth; what is not pinned takes memory as it is filled."""
         return {
             shape.name: [
-                _empty((self._capacity, *shape.features), pinned=self._pinned)
-                for _ in range(shape.depth)
+                _empty((len(depths), rows, *shape.features), pinned=self._pinned)
+                for depths in shape.divided(self._together[shape.name])
             ]
             for shape in self._shapes
         }
 
     def _sink(self, shape: SiteShape, on_taken: Callable[[], None]) -> Sink:
-        name, target = shape.name, self._values[shape.name]
+        name, groups, together = shape.name, self._values[shape.name], self._together[shape.name]
+        picked = self._picked
+        assert picked is not None
 
         def sink(depth: int, values: Tensor) -> None:
             self._seen[name] += 1
             place = shape.place(depth)
             if place is not None:
-                goal = target[place][self._filled : self._filled + self._picked.n_rows]
+                goal = groups[place // together][place % together]
                 features = shape.features
                 if shape.by_key:
                     # The sequences of a batch have fewer keys than the longest of all.
-                    goal[..., values.shape[-1] :] = 0.0
-                    goal = goal[..., : values.shape[-1]]
-                    features = (*features[:-1], values.shape[-1])
-                self._picked.copy(values, features, goal, self._precision)
+                    keys = values.shape[-1]
+                    for rows in picked.places:
+                        goal[rows, ..., keys:] = 0.0
+                    goal, features = goal[..., :keys], (*features[:-1], keys)
+                picked.copy(values, features, goal, self._precision)
             if self._seen[name] == shape.last_call:
                 on_taken()
 

@@ -91,6 +91,11 @@ class SiteShape:
         """Size of one row at all depths, in float32."""
         return 4 * self.depth * math.prod(self.features)
 
+    def divided(self, together: int) -> list[range]:
+        """Return the layers or blocks that are captured, so many together at most."""
+        starts = range(0, self.depth, together)
+        return [range(start, min(start + together, self.depth)) for start in starts]
+
     def in_store_order(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
         """View values (depth, token, ...) with the dimensions of the site."""
         own = values if self._has_depth else values[0]

@@ -179,9 +179,9 @@ def test_buffers_are_reused_only_once_their_copies_are_done(
         flows.capture.rows, "_empty", lambda shape, *, pinned: ordinary(shape, pinned_=pinned)
     )
     got = rows()
-    # Two windows take turns, each with pinned buffers for four layers and the final norm, which
-    # it has again and again: those of one are copied while the next is computed.
-    assert pinned == [True] * 2 * 5
+    # Two windows take turns, each with pinned buffers for two pairs of layers and the final norm,
+    # which it has again and again: those of one are copied while the next is computed.
+    assert pinned == [True] * 2 * 3
     assert stream.most_events == 2
     assert not stream.begun
     assert stream.events == 0
