@@ -5,9 +5,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from operator import attrgetter
+from typing import Final
 
 import torch
 from torch import Tensor, nn
+
+_PRODUCTS: Final = ("cudnn.conv", "cudnn.rnn", "cuda.matmul", "mkldnn.conv", "mkldnn.matmul")
+_FULL_PRECISION: Final = "ieee"
+"""How torch calls products of float32 whose factors keep all their bits."""
 
 
 @contextmanager
@@ -16,11 +22,33 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:
-        with torch.inference_mode():
+        with torch.inference_mode(), _exactly():
             yield
     finally:
         for module in training:
             module.training = True
+
+
+@contextmanager
+def _exactly() -> Iterator[None]:
+    """Multiply float32 as float32, and always alike; restore what the process had chosen.
+
+    On GPUs, convolutions take factors of 10 bits unless told otherwise, and any product does where
+    the caller has called for speed; so do processors with instructions for bfloat16.
+    """
+    cudnn = torch.backends.cudnn
+    products = [attrgetter(name)(torch.backends) for name in _PRODUCTS]
+    had = [product.fp32_precision for product in products]
+    was_deterministic, was_searching = cudnn.deterministic, cudnn.benchmark
+    for product in products:
+        product.fp32_precision = _FULL_PRECISION
+    cudnn.deterministic, cudnn.benchmark = True, False
+    try:
+        yield
+    finally:
+        for product, precision in zip(products, had, strict=True):
+            product.fp32_precision = precision
+        cudnn.deterministic, cudnn.benchmark = was_deterministic, was_searching
 
 
 def run(model: nn.Module, inputs: Mapping[str, Tensor]) -> object:

@@ -244,3 +244,35 @@ def test_losses_are_the_models_own(tiny_model: Build, ragged_tokens: Tokens) -> 
 
 def test_there_is_no_loss_without_a_head(tiny_model: Build) -> None:
     assert "token_loss" not in available_sites(tiny_model("gpt2").stack)
+
+
+def test_products_of_float32_keep_all_bits_and_settings_come_back(
+    tiny_model: Build, ragged_tokens: Tokens
+) -> None:
+    loaded = tiny_model("gpt2")
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    seen: list[tuple[str, str, str, bool, bool]] = []
+
+    def settings() -> tuple[str, str, str, bool, bool]:
+        chosen = (cudnn.conv.fp32_precision, matmul.fp32_precision)
+        return (
+            *chosen,
+            torch.backends.mkldnn.matmul.fp32_precision,
+            cudnn.deterministic,
+            (cudnn.benchmark),
+        )
+
+    def note(*_: object) -> None:
+        seen.append(settings())
+
+    handle = loaded.model.h[0].register_forward_pre_hook(note)
+    torch.set_float32_matmul_precision("medium")
+    try:
+        before = settings()
+        list(capture(loaded, ragged_tokens, ["residual"], block_rows=171))
+        assert set(seen) == {("ieee", "ieee", "ieee", True, False)}
+        assert settings() == before
+        assert before[2] != "ieee"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+        handle.remove()
