@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, redirect_stderr
+from contextlib import contextmanager
 from typing import Final
 
 _LOCK: Final = threading.Lock()
@@ -42,10 +41,15 @@ def _silence() -> None:
     _restore.append(lambda: logging.set_verbosity(verbosity))
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    held = ExitStack()
-    # Its reader of GGUF draws a bar that no setting switches off.
-    held.enter_context(redirect_stderr(io.StringIO()))
-    _restore.append(held.close)
+
+
+def switch_gguf_bar() -> None:
+    """Let the progress bar of GGUF weights obey the switch of all others of `transformers`."""
+    from transformers import modeling_gguf_pytorch_utils
+    from transformers.utils import logging
+
+    # It is the one bar that comes straight from tqdm, past the switch.
+    setattr(modeling_gguf_pytorch_utils, "tqdm", logging.tqdm)  # noqa: B010  # another type
 
 
 def first_line(error: Exception) -> str:

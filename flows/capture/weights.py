@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final, Literal, cast
 
 import torch
 from torch import nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from flows.capture.agreement import require_agreement
 from flows.capture.attention import EAGER
@@ -19,12 +20,13 @@ from flows.capture.devices import AUTO, SPLIT, chosen_device
 from flows.capture.errors import CheckpointError
 from flows.capture.fetching import with_weights
 from flows.capture.generation import forced_entries
-from flows.capture.heads import family_of
+from flows.capture.heads import class_of, family_of
 from flows.capture.integrity import check_config, check_gguf, weight_files
 from flows.capture.media_structure import Shapes, find_media_stacks
-from flows.capture.quiet import first_line, quiet
+from flows.capture.quiet import first_line, quiet, switch_gguf_bar
 from flows.capture.stack import Stack
 from flows.capture.structure import find_stacks
+from flows.capture.tensors import read_tensors
 from flows.capture.untrained import draw_model
 from flows.capture.untrained_block import set_up_block
 
@@ -145,29 +147,27 @@ def _read_model(
 ) -> PreTrainedModel:
     directory = with_weights(checkpoint).directory
     assert directory is not None
-    options: dict[str, str] = {}
-    if checkpoint.gguf is not None:
-        check_gguf(directory / checkpoint.gguf)
-        options["gguf_file"] = checkpoint.gguf
-        dtype = dtype or torch.float32
-    else:
-        check_config(directory)
-        weight_files(directory)
+    files = _checked_files(checkpoint, directory)
     config = load_config(checkpoint)
     if split:
         _require_accelerate()
-        options["device_map"] = "auto"
+    builder = None if split else _class(checkpoint, config, head=head)
+    build: Callable[..., object] = (builder or family_of(config, head=head)).from_pretrained
     try:
+        source = _source(checkpoint, directory, files, None if builder is None else config)
+        if split:
+            source["device_map"] = "auto"
         with quiet():
-            loaded = family_of(config, head=head).from_pretrained(
-                directory,
-                dtype=dtype or "auto",
+            loaded = build(
+                **source,
+                dtype=dtype or (torch.float32 if checkpoint.gguf else "auto"),
                 attn_implementation=attention,
                 trust_remote_code=checkpoint.trusted,
                 local_files_only=True,
                 output_loading_info=True,
-                **options,
             )
+    except CheckpointError:
+        raise
     except Exception as error:
         raise CheckpointError(
             f"{checkpoint.source} cannot be loaded: {first_line(error)}"
@@ -176,6 +176,45 @@ def _read_model(
     _check_complete(checkpoint, report["missing_keys"])
     model.config.update(dict(forced_entries(directory)))
     return model
+
+
+def _checked_files(checkpoint: Checkpoint, directory: Path) -> list[Path]:
+    if checkpoint.gguf is not None:
+        return [check_gguf(directory / checkpoint.gguf)]
+    check_config(directory)
+    return weight_files(directory)
+
+
+def _class(
+    checkpoint: Checkpoint, config: PreTrainedConfig, *, head: bool
+) -> type[PreTrainedModel] | None:
+    """Return the class of a model that its tensors alone make, None where more is needed.
+
+    That is: code that comes with it, how values are unpacked, or a choice among classes.
+    """
+    has_code = checkpoint.trusted and hasattr(config, "auto_map")
+    packed = checkpoint.gguf is not None or getattr(config, "quantization_config", None) is not None
+    return None if has_code or packed else class_of(config, head=head)
+
+
+def _source(
+    checkpoint: Checkpoint,
+    directory: Path,
+    files: Sequence[Path],
+    config: PreTrainedConfig | None,
+) -> dict[str, object]:
+    """Return where `from_pretrained` finds the weights, as arguments of it.
+
+    With a config they are read rather than mapped (`flows.capture.tensors`).
+    """
+    if config is not None:
+        tensors = read_tensors(files)
+        return {"pretrained_model_name_or_path": None, "config": config, "state_dict": tensors}
+    source: dict[str, object] = {"pretrained_model_name_or_path": directory}
+    if checkpoint.gguf is not None:
+        switch_gguf_bar()
+        source["gguf_file"] = checkpoint.gguf
+    return source
 
 
 def _require_accelerate() -> None:
