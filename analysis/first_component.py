@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from analysis.krylov import leading_directions, new_directions, ritz
+from analysis.krylov import BLOCK, leading_directions, new_directions, ritz
 from analysis.moments import CentralMoments
 from analysis.neighbors import distinct_rows
 from analysis.population_rows import PopulationRows
@@ -34,8 +34,8 @@ LEAST_PASSES: Final = 5
 """Passes there may be at least; more where the rows are few beside their dimensions."""
 
 MOST_PASSES: Final = 24
-HOPEFUL: Final = 1e-2
-"""Relative error bound after two passes beyond which more would not do."""
+FLAT: Final = 1.3
+"""Ratio of the largest to the eighth eigenvalue of a sample below which passes gain too little."""
 
 FEW: Final = 4096
 """Rows below which the rounding of single rows is felt, and float64 costs next to nothing."""
@@ -88,17 +88,28 @@ def find_first(rows: PopulationRows, total: CentralMoments) -> FirstComponent | 
         return None
     trace = float(total.squares.sum())
     known = _KnownRows(rows, total)
-    block = leading_directions((rows.pilot() - total.mean).astype(np.float32))
-    for passes in range(1, _most_passes(total) + 1):
+    pilot = (rows.pilot() - total.mean).astype(np.float32)
+    block = leading_directions(pilot)
+    sizes = np.linalg.svd(pilot @ block.astype(np.float32), compute_uv=False)
+    if len(sizes) == BLOCK and sizes[0] ** 2 < FLAT * sizes[-1] ** 2:
+        return None
+    most, before = _most_passes(total), np.nan
+    for passes in range(1, most + 1):
         product = known.times(block)
         basis, images = known.orthonormal()
         _, bound = ritz(basis, images, trace)
         block = new_directions(basis, product)
         if bound <= TOLERANCE or block.shape[1] == 0:
             return known.finish(rows.sizes, passes)
-        if passes > 1 and total.n >= FEW and not bound < HOPEFUL:
+        if passes > 1 and not _within(bound, before, most - passes):
             return None
+        before = bound
     return None
+
+
+def _within(bound: float, before: float, passes: int) -> bool:
+    """Return whether a bound that goes on to fall as it did is small enough after some passes."""
+    return 0 < bound < before and bound * (bound / before) ** passes <= TOLERANCE
 
 
 def rounds(rows: PopulationRows, total: CentralMoments) -> bool:

@@ -29,6 +29,15 @@ class _Open:
 
 
 @dataclass
+class _Closed:
+    """Whole sequences: squared norms of their sums, and numbers of their rows (sequence)."""
+
+    whole: tuple[Floats, Indices]
+    content: tuple[Floats, Indices]
+    typical: tuple[Floats, Indices]
+
+
+@dataclass
 class GroupDirections:
     """Directions of one group of sequences, for the populations that differ.
 
@@ -62,6 +71,7 @@ class SequenceSums:
         self._sequence = sequence
         self._open: _Open | None = None
         self._group = self._new_group()
+        self._closed: list[_Closed] = []
 
     def add(self, start: int, rows: Rows, inverse: Floats, parts: Parts) -> None:
         """Add consecutive rows of one group.
@@ -82,6 +92,15 @@ class SequenceSums:
             self._close(self._open.sums[None], self._open.counts[None], [self._open.sequence])
             self._open = None
         group, self._group = self._group, self._new_group()
+        closed, self._closed = self._closed, []
+        for directions, part in (
+            (group.whole, [one.whole for one in closed]),
+            (group.content, [one.content for one in closed]),
+            (group.typical, [one.typical for one in closed]),
+        ):
+            if part:
+                squares, counts = (np.concatenate(column) for column in zip(*part, strict=True))
+                directions.add_sequences(squares, counts)
         return group
 
     def _add_tile(self, start: int, rows: Rows, inverse: Floats, parts: Parts) -> None:
@@ -128,12 +147,15 @@ class SequenceSums:
 
     def _close(self, sums: Floats, counts: Indices, numbers: list[int]) -> None:
         group = self._group
-        group.whole.add_sequences(_squares(sums, 0, UNDECIDED), counts.sum(axis=1))
-        content = _squares(sums, TYPICAL, UNDECIDED)
-        group.content.add_sequences(content, counts[:, TYPICAL:].sum(axis=1))
         decided = counts[:, UNDECIDED] == 0
         typical = _squares(sums, TYPICAL, TYPICAL)
-        group.typical.add_sequences(typical[decided], counts[decided, TYPICAL])
+        self._closed.append(
+            _Closed(
+                (_squares(sums, 0, UNDECIDED), counts.sum(axis=1)),
+                (_squares(sums, TYPICAL, UNDECIDED), counts[:, TYPICAL:].sum(axis=1)),
+                (typical[decided], counts[decided, TYPICAL]),
+            )
+        )
         for i in np.flatnonzero(~decided):
             group.deferred.append(numbers[i])
             group.deferred_sums.append(sums[i, TYPICAL].copy())

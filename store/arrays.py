@@ -160,6 +160,35 @@ def step_capacity(group: zarr.Group) -> int:
     return member(group, STEP).shape[0]
 
 
+def read_members(
+    group: zarr.Group, names: Iterable[str], shown: slice = slice(None)
+) -> dict[str, npt.NDArray[np.generic]]:
+    """Read arrays of a group side by side.
+
+    Args:
+        group: The group.
+        names: Their names.
+        shown: What is read of the first dimension of each.
+
+    Raises:
+        KeyError: If the group has no such array.
+    """
+    wanted = list(dict.fromkeys(names))
+    return dict(zip(wanted, sync(_read_each(group, wanted, shown)), strict=True))
+
+
+async def _read_each(
+    group: zarr.Group, names: Sequence[str], shown: slice
+) -> list[npt.NDArray[np.generic]]:
+    async def read(name: str) -> npt.NDArray[np.generic]:
+        array = await group._async_group.getitem(name)
+        if not isinstance(array, zarr.AsyncArray):
+            raise KeyError(f"{name!r} in {group.path!r} is a group, not an array")
+        return np.asarray(await array.getitem(shown))
+
+    return await asyncio.gather(*map(read, names))
+
+
 def member(group: zarr.Group, name: str) -> zarr.Array[ArrayV3Metadata]:
     """Return an array of a group by its name.
 

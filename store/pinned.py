@@ -81,6 +81,7 @@ def model_layers(uri: str, snapshot: str, path: str) -> list[SiteLayers] | None:
     return held_by_slot(group.store, path, size, axis_labels(group.attrs.asdict()))
 
 
+@lru_cache(maxsize=64)
 def model_group(uri: str, snapshot: str, path: str) -> zarr.Group:
     """Return the group of a model, or of its stack.
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from .arrays import member
+from .arrays import read_members
 from .chunks import ActivationArray, Floats
 from .errors import UnknownNameError
 from .pinned import (
@@ -258,10 +258,10 @@ def token_table(uri: str, path: str, snapshot: str) -> xr.Dataset:
     """
     group = model_group(uri, snapshot, path)
     extent = model_extent(uri, snapshot, path)
-    shown = slice(extent.n_tokens)
+    known = {**TOKEN_COORDINATES, **PLACE_COORDINATES}
+    names = [name for name in known if name in TOKEN_COORDINATES or name in group]
     variables = {
-        name: (TOKEN, np.asarray(member(group, name)[shown]), {"long_name": variable.description})
-        for name, variable in {**TOKEN_COORDINATES, **PLACE_COORDINATES}.items()
-        if name in TOKEN_COORDINATES or name in group
+        name: (TOKEN, values, {"long_name": known[name].description})
+        for name, values in read_members(group, names, slice(extent.n_tokens)).items()
     }
     return xr.Dataset(variables, attrs=dict(extent.attrs))

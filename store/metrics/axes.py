@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
@@ -10,8 +11,9 @@ import numpy.typing as npt
 import xarray as xr
 import zarr
 from zarr.core.metadata import ArrayV3Metadata
+from zarr.core.sync import sync
 
-from store.arrays import member
+from store.arrays import read_members
 from store.join import Label
 
 ZarrArray: TypeAlias = "zarr.Array[ArrayV3Metadata]"
@@ -23,8 +25,7 @@ def read_labels(
     group: zarr.Group, arrays: Iterable[ZarrArray]
 ) -> dict[str, npt.NDArray[np.generic]]:
     """Return the labels of every dimension that some of a group's arrays have, each read once."""
-    dims = dict.fromkeys(dim for array in arrays for dim in dimension_names(array))
-    return {dim: np.asarray(member(group, dim)[:]) for dim in dims}
+    return read_members(group, (dim for array in arrays for dim in dimension_names(array)))
 
 
 class Axes:
@@ -79,13 +80,15 @@ class Axes:
         return labels
 
     def _resize(self, grown: dict[str, int]) -> None:
+        shapes: list[tuple[ZarrArray, tuple[int, ...]]] = []
         for name, array in self.arrays.items():
             if name in self.positions:
                 continue
             named = zip(dimension_names(array), array.shape, strict=True)
             shape = tuple(grown.get(dim, size) for dim, size in named)
             if shape != array.shape:
-                array.resize(shape)
+                shapes.append((array, shape))
+        sync(_resize_each(shapes))
 
     def shape(self, dims: Sequence[str]) -> tuple[int, ...]:
         """Return the length of each of some axes."""
@@ -95,6 +98,10 @@ class Axes:
         """Return where on disk the labels of a box lie along one axis."""
         positions = self.positions[name]
         return np.array([positions[label] for label in labels_of(box, name)], dtype=np.intp)
+
+
+async def _resize_each(shapes: Sequence[tuple[ZarrArray, tuple[int, ...]]]) -> None:
+    await asyncio.gather(*(array._async_array.resize(shape) for array, shape in shapes))
 
 
 def labels_of(box: xr.Dataset, name: str) -> list[Label]:

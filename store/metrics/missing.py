@@ -99,10 +99,18 @@ def _is_current(
 ) -> npt.NDArray[np.bool_]:
     """Look up the labels asked for among the stored ones; unknown labels are not current."""
     dims = dimension_names(array)
-    stored = xr.DataArray(current[np.asarray(array[:])], {dim: labels[dim] for dim in dims}, dims)
-    wanted = {dim: coords[dim] for dim in dims if dim in coords}
-    found = stored.reindex(wanted, fill_value=False)
-    others = [dim for dim in dims if dim not in coords]
-    found = found.all(others) if others else found
-    template = xr.DataArray(np.ones([len(v) for v in coords.values()], bool), coords, tuple(coords))
-    return (template & found).transpose(*coords).values
+    held = current[np.asarray(array[:])]
+    for axis, dim in enumerate(dims):
+        if dim not in coords:
+            held = held.all(axis=axis, keepdims=True)
+            continue
+        places = {label: place for place, label in enumerate(labels[dim].tolist())}
+        # Labels that are not stored are looked up past the end.
+        wanted = [places.get(label, held.shape[axis]) for label in coords[dim]]
+        padded = np.insert(held, held.shape[axis], False, axis=axis)
+        held = padded.take(np.array(wanted, np.intp), axis)
+    kept = [dim for dim in dims if dim in coords]
+    held = held.squeeze(tuple(axis for axis, dim in enumerate(dims) if dim not in coords))
+    held = held.transpose([kept.index(dim) for dim in coords if dim in kept])
+    held = np.expand_dims(held, tuple(at for at, dim in enumerate(coords) if dim not in kept))
+    return np.broadcast_to(held, [len(wanted) for wanted in coords.values()])

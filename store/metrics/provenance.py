@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
 import zarr
+from zarr.core.sync import sync
 
-from store.arrays import member
+from store.arrays import member, read_members
 from store.columns import Column, complete_slots, read_columns
 from store.errors import UnknownNameError
 from store.extent import token_counts
@@ -21,7 +24,7 @@ from store.pinned import model_extent, model_group
 from store.repository import Repository
 from store.schema import METRICS_GROUP, SOURCE_COLUMNS, SOURCE_SUFFIX, STEP_COORDINATES
 
-from .axes import Axes, dimension_names
+from .axes import Axes, ZarrArray, dimension_names
 from .definition import Definition
 
 NO_SOURCE: Final = -1
@@ -69,6 +72,16 @@ def step_identities(
     Raises:
         UnknownNameError: If the model or a step is not in the snapshot.
     """
+    held = dict(_complete_steps(uri, snapshot, path))
+    for step in steps or ():
+        if step not in held:
+            raise UnknownNameError("step", step, held, path)
+    return held if steps is None else {step: held[step] for step in steps}
+
+
+@lru_cache(maxsize=64)
+def _complete_steps(uri: str, snapshot: str, path: str) -> dict[int, StepIdentity]:
+    """Return the identity of every complete step, read once in this process."""
     group = model_group(uri, snapshot, path)
     size = member(group, "step").shape[0]
     (complete,) = complete_slots(group.store, [(path, size)])
@@ -87,10 +100,7 @@ def step_identities(
             # What was computed before may be of damaged chunks, so it must not look current.
             parts.append(f"rewritten {rewritten[slot]}")
         held[step] = StepIdentity(weights[slot], _digest(*parts))
-    for step in steps or ():
-        if step not in held:
-            raise UnknownNameError("step", step, held, path)
-    return held if steps is None else {step: held[step] for step in steps}
+    return held
 
 
 def _digest(*parts: str) -> str:
@@ -121,6 +131,7 @@ def append_sources(
 
 def _append_rows(axes: Axes, rows: Sequence[Source]) -> int:
     first = 0
+    lengthened: list[tuple[ZarrArray, npt.NDArray[np.generic]]] = []
     columns = zip(*map(astuple, rows), strict=True)
     for variable, values in zip(SOURCE_COLUMNS.values(), columns, strict=True):
         if variable.name not in axes.arrays:
@@ -135,19 +146,27 @@ def _append_rows(axes: Axes, rows: Sequence[Source]) -> int:
             )
         array = axes.arrays[variable.name]
         first = array.shape[0]
-        array.resize((first + len(rows),))
         kind = object if variable.dtype == "str" else variable.dtype
-        array[first:] = np.array(values, dtype=kind)
+        lengthened.append((array, np.array(values, dtype=kind)))
+    sync(_lengthen_each(lengthened))
     return first
+
+
+async def _lengthen_each(columns: Sequence[tuple[ZarrArray, npt.NDArray[np.generic]]]) -> None:
+    async def lengthen(array: ZarrArray, values: npt.NDArray[np.generic]) -> None:
+        first = array.shape[0]
+        await array._async_array.resize((first + len(values),))
+        await array._async_array.setitem(slice(first, None), values)
+
+    await asyncio.gather(*(lengthen(array, values) for array, values in columns))
 
 
 def source_table(group: zarr.Group) -> dict[str, npt.NDArray[np.generic]]:
     """Read the whole table; strings are objects."""
-    table: dict[str, npt.NDArray[np.generic]] = {}
-    for name, variable in SOURCE_COLUMNS.items():
-        values = np.asarray(member(group, name)[:])
-        table[name] = values.astype(object) if variable.dtype == "str" else values
-    return table
+    return {
+        name: values.astype(object) if SOURCE_COLUMNS[name].dtype == "str" else values
+        for name, values in read_members(group, SOURCE_COLUMNS).items()
+    }
 
 
 def provenance(

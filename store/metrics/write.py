@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -10,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 import zarr
+from zarr.core.metadata import ArrayV3Metadata
+from zarr.core.sync import sync
 
 from store.errors import StoreError
 from store.identity import JSON
@@ -39,6 +42,10 @@ class Patch:
 
     places: tuple[npt.NDArray[np.intp], ...]
     values: Values
+
+
+Patched = tuple[ZarrArray, list[Patch]]
+"""An array, and what is to be changed in it."""
 
 
 def write_metrics(
@@ -83,11 +90,15 @@ def write_metrics(
         axes = Axes(group)
         axes.extend(boxes)
         sources = append_sources(axes, snapshot, identities, definitions)
-        for name in dict.fromkeys(str(name) for box in boxes for name in box.data_vars):
-            _merge(axes, name, [box for box in boxes if name in box])
+        patched = [
+            _values(axes, name, [box for box in boxes if name in box])
+            for name in dict.fromkeys(str(name) for box in boxes for name in box.data_vars)
+        ]
         for definition in definitions:
             holding = [box for box in boxes if definition.metric in box]
-            _merge_sources(axes, definition, holding, sources)
+            if holding:
+                patched.append(_sources(axes, definition, holding, sources))
+        sync(_apply_each(patched))
         group.update_attributes(dict(boxes[0].attrs))
 
     names = [definition.metric for definition in definitions] or [*map(str, boxes[0].data_vars)]
@@ -109,7 +120,7 @@ def _check(boxes: Sequence[xr.Dataset]) -> None:
         raise StoreError("there are no metric results to write")
 
 
-def _merge(axes: Axes, name: str, boxes: Sequence[xr.Dataset]) -> None:
+def _values(axes: Axes, name: str, boxes: Sequence[xr.Dataset]) -> Patched:
     first = boxes[0][name]
     keys = [dim for dim in KEY_DIMS if dim in first.dims]
     dims = (*keys, *(str(dim) for dim in first.dims if dim not in keys))
@@ -122,22 +133,20 @@ def _merge(axes: Axes, name: str, boxes: Sequence[xr.Dataset]) -> None:
         )
         for box in boxes
     ]
-    _apply(array, patches)
+    return array, patches
 
 
-def _merge_sources(
+def _sources(
     axes: Axes,
     definition: Definition,
     boxes: Sequence[xr.Dataset],
     sources: Mapping[tuple[int, int, str], int],
-) -> None:
-    if not boxes:
-        return
+) -> Patched:
     dims = tuple(dim for dim in KEY_DIMS if dim in boxes[0][definition.metric].dims)
     name = definition.metric + SOURCE_SUFFIX
     attrs = {"long_name": f"row of the table source for each value of {definition.metric}"}
     array = _array(axes, name, dims, np.dtype(np.int32), attrs)
-    _apply(array, [_source_patch(axes, definition, box, dims, sources) for box in boxes])
+    return array, [_source_patch(axes, definition, box, dims, sources) for box in boxes]
 
 
 def _source_patch(
@@ -194,22 +203,25 @@ def _array(
     return array
 
 
-def _apply(array: ZarrArray, patches: Sequence[Patch]) -> None:
+async def _apply_each(patched: Sequence[Patched]) -> None:
+    await asyncio.gather(*(_apply(array._async_array, patches) for array, patches in patched))
+
+
+async def _apply(array: zarr.AsyncArray[ArrayV3Metadata], patches: Sequence[Patch]) -> None:
     """Patch an array, reading and writing each group of steps that shares a chunk once."""
-    for places, group in _by_chunk(patches, array.chunks[0]):
-        held = np.array(array.oindex[(places,)])
+    steps = array.chunks[0]
+    for number, group in _by_chunk(patches, steps):
+        shared = slice(number * steps, min((number + 1) * steps, array.shape[0]))
+        held = np.array(await array.getitem(shared))
         for patch in group:
-            here = np.isin(patch.places[0], places)
-            rows = np.searchsorted(places, patch.places[0][here])
+            here = (patch.places[0] >= shared.start) & (patch.places[0] < shared.stop)
+            rows = patch.places[0][here] - shared.start
             held[np.ix_(rows, *patch.places[1:])] = patch.values[here]
-        array.oindex[(places,)] = held
+        await array.setitem(shared, held)
 
 
-def _by_chunk(
-    patches: Sequence[Patch], steps_per_chunk: int
-) -> Iterator[tuple[npt.NDArray[np.intp], list[Patch]]]:
-    """Yield the steps to be patched in each chunk, and the patches that touch any of them."""
-    places = np.unique(np.concatenate([patch.places[0] for patch in patches]))
-    for number in np.unique(places // steps_per_chunk):
-        inside = places[places // steps_per_chunk == number]
-        yield inside, [patch for patch in patches if np.isin(patch.places[0], inside).any()]
+def _by_chunk(patches: Sequence[Patch], steps_per_chunk: int) -> Iterator[tuple[int, list[Patch]]]:
+    """Yield the number of each group of steps that shares a chunk, and the patches of any."""
+    numbers = [set((patch.places[0] // steps_per_chunk).tolist()) for patch in patches]
+    for number in sorted(set().union(*numbers)):
+        yield number, [patch for patch, own in zip(patches, numbers, strict=True) if number in own]
