@@ -15,11 +15,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import store_open, store_speed, store_transactions, store_writers
+from benchmarks import store_floor, store_open, store_speed, store_transactions, store_writers
 from benchmarks.figures import Figure, show
 
 PARTS = {
     "speed": store_speed,
+    "floor": store_floor,
     "commits": store_transactions,
     "opening": store_open,
     "writers": store_writers,

@@ -59,7 +59,6 @@ def completed(
     if reservation.kept_sites:
         measured = "token_loss" in reservation.sites and "loss" in provenance
         return always | ({"loss": provenance["loss"]} if measured else {})
-    ingested_at = now()
     return {
         **dict.fromkeys(PROVENANCE, ""),
         "loss": math.nan,
@@ -67,8 +66,9 @@ def completed(
         **always,
         "complete": True,
         "identity": dict(identity),
-        "ingested_at": ingested_at,
-        **({"rewritten_at": ingested_at} if rewrite else {}),
+        "ingested_at": now(),
+        # By it two repairs are told apart, which may come in one second.
+        **({"rewritten_at": now("microseconds")} if rewrite else {}),
     }
 
 

@@ -96,7 +96,9 @@ def create_tag(repository: Repository, name: str, snapshot: str | None = None) -
         try:
             repository.icechunk.create_tag(name, target)
         except icechunk.IcechunkError as error:
-            raise StoreError(f"cannot create tag {name!r}: {first_line(error)}") from error
+            raise StoreError(
+                f"cannot create tag {name!r} in {repository.uri}: {first_line(error)}"
+            ) from error
     return target
 
 

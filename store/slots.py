@@ -169,9 +169,9 @@ def model_group(root: zarr.Group, path: str, uri: str) -> zarr.Group:
     return group
 
 
-def now() -> str:
-    """Return the time as the store writes it: ISO 8601, UTC, whole seconds."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
+def now(timespec: str = "seconds") -> str:
+    """Return the time as the store writes it: ISO 8601, UTC, by default in whole seconds."""
+    return datetime.now(UTC).isoformat(timespec=timespec)
 
 
 def _reserve(

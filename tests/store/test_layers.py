@@ -1,6 +1,7 @@
 """Layers come later, in any order, some to some steps: each is stored once, and none moves."""
 
 import itertools
+from datetime import datetime
 
 import numpy as np
 import pytest
@@ -202,6 +203,10 @@ def test_layers_that_were_given_up_are_not_shown(toy, memory_uri):
     assert_holds(toy, repository, {1: {"residual": EVERY}})
 
 
+def rewritten_at(toy, repository):
+    return datetime.fromisoformat(str(repository.read()[toy.PATH]["rewritten_at"][0]))
+
+
 def test_replacing_and_rewriting_keep_to_the_layers(toy, memory_uri):
     repository = prepare(toy, memory_uri, EVERY)
     add(toy, repository, 1, EVERY, (*DEEP, "final_norm"))
@@ -213,6 +218,9 @@ def test_replacing_and_rewriting_keep_to_the_layers(toy, memory_uri):
     again = add(toy, repository, 1, EVERY, ("residual",), variant=1, rewrite=True)
     assert again == {"residual": (1, 2)}
     assert_holds(toy, repository, {1: {"residual": (1, 2)}}, variant=1)
+    earlier = rewritten_at(toy, repository)
+    add(toy, repository, 1, EVERY, ("residual",), variant=1, rewrite=True)
+    assert earlier < rewritten_at(toy, repository)  # Even if it was in the same second.
 
 
 def test_a_lost_chunk_of_a_layer_is_found(toy, memory_uri):
