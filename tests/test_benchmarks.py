@@ -71,7 +71,8 @@ def little_store(patch: Patch) -> None:
         of, ("store_speed", "store_transactions", "store_open", "store_writers")
     )
     synthetic = speed.synthetic
-    patch.setattr(speed, "synthetic", lambda *_, dtype: synthetic(2, 64, 64, dtype=dtype))
+    for module in (speed, of("store_floor")):
+        patch.setattr(module, "synthetic", lambda *_, dtype: synthetic(2, 64, 64, dtype=dtype))
     patch.setattr(speed, "TOKENS_READ", 2)
     rounds = speed._rounds
     patch.setattr(speed, "_rounds", lambda values, _: rounds(values, 1))
