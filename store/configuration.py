@@ -39,11 +39,21 @@ def icechunk_config() -> icechunk.RepositoryConfig:
     return config
 
 
-def local_reading() -> icechunk.RepositoryConfig:
-    """Return how a store on a disk is opened, on top of what is persisted with it.
+def opening_config(*, on_disk: bool) -> icechunk.RepositoryConfig:
+    """Return how a store is opened, on top of what is persisted with it.
 
-    Icechunk fetches a chunk as five ranges side by side and then joins them, which takes a disk no
+    By itself Icechunk compares the names of all arrays, at the start of every session, with those
+    that times and places usually have, to load their manifests ahead: none of ours has, and it
+    takes more than all else that opening does.
+
+    From a disk it fetches a chunk as five ranges side by side and then joins them, which takes no
     less time than two, and threads are woken for each. One alone it takes 8 KiB at a time.
     """
-    concurrency = icechunk.StorageConcurrencySettings(max_concurrent_requests_for_object=2)
-    return icechunk.RepositoryConfig(storage=icechunk.StorageSettings(concurrency=concurrency))
+    nothing = icechunk.ManifestPreloadConfig(
+        max_total_refs=0, preload_if=icechunk.ManifestPreloadCondition.false()
+    )
+    config = icechunk.RepositoryConfig(manifest=icechunk.ManifestConfig(preload=nothing))
+    if on_disk:
+        concurrency = icechunk.StorageConcurrencySettings(max_concurrent_requests_for_object=2)
+        config.storage = icechunk.StorageSettings(concurrency=concurrency)
+    return config

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import icechunk
 
-from .configuration import icechunk_config, local_reading
+from .configuration import icechunk_config, opening_config
 from .errors import FormatVersionError, StoreError, StoreExistsError, StoreNotFoundError
 from .location import Location, check_directory
 from .translation import first_line, translated
@@ -45,7 +45,7 @@ def configure_container(location: Location) -> icechunk.Repository:
     configured = icechunk.Repository.open(location.storage(), config=icechunk_config())
     if icechunk.Repository.fetch_config(location.storage()) is None:
         configured.save_config()
-    return configured
+    return _opened(location)
 
 
 def open_container(location: Location) -> icechunk.Repository:
@@ -58,8 +58,7 @@ def open_container(location: Location) -> icechunk.Repository:
     """
     check_directory(location)
     try:
-        config = None if location.directory is None else local_reading()
-        return icechunk.Repository.open(location.storage(), config=config)
+        return _opened(location)
     except icechunk.IcechunkError as error:
         if "doesn't exist" in str(error):
             raise StoreNotFoundError(f"no store at {location.uri}: nothing is there") from None
@@ -72,3 +71,8 @@ def open_container(location: Location) -> icechunk.Repository:
             f"cannot open {location.uri}: {first_line(error)}. Check that it can be reached, and"
             " for an object store its address, region and keys (such as AWS_ENDPOINT_URL)"
         ) from error
+
+
+def _opened(location: Location) -> icechunk.Repository:
+    config = opening_config(on_disk=location.directory is not None)
+    return icechunk.Repository.open(location.storage(), config=config)
