@@ -53,7 +53,7 @@ def decode_image(content: bytes) -> Image:
 
 def _reason(error: Exception) -> str:
     """Return what a decoder says, without the address of the bytes in memory."""
-    return re.sub(r" ?<_io\.BytesIO[^>]*>", "", str(error))
+    return re.sub(r" ?<_io\.BytesIO[^>]*>", "", str(error)).rstrip(".")
 
 
 def decode_sound(content: bytes) -> tuple[NDArray[np.float32], int]:

@@ -17,7 +17,7 @@ from flows.capture.batches import windows
 from flows.capture.blocks import Blocks, RowBlock, Staged, depths_together
 from flows.capture.configs import longest_input
 from flows.capture.errors import InputError, NonFiniteActivationError
-from flows.capture.freed import give_back_freed
+from flows.capture.freed import give_back_freed, giving_back
 from flows.capture.items import ItemTokens
 from flows.capture.parts import TOKEN_LOSS, Part
 from flows.capture.rounding import FULL_PRECISION, Precision
@@ -170,33 +170,18 @@ def _row_blocks(
         targets = slots[number % len(slots)]
         for target, part in zip(targets, parts, strict=True):
             target.staging.open(*_rows_within(part, window))
-        report = progress if ends is None else _giving_back(progress)
-        run_window(loaded, targets, window, budget, report)
-        if ends is not None:
-            # What the forward passes took makes room for what is handed over now.
+        n_tokens = int(tokens.offsets[window.stop] - tokens.offsets[window.start])
+        # Beside the rows of a smaller one there is room for what is kept, which costs less.
+        is_large = ends is not None and n_tokens * size > _WINDOW_BYTES * len(tokens)
+        if is_large:
+            # What writing the window before has freed makes room for the first batch, the largest.
             give_back_freed()
+        report = giving_back(progress, n_tokens) if is_large else progress
+        run_window(loaded, targets, window, budget, report)
         waiting.append(targets)
         while len(waiting) == len(slots) or (waiting and window is found[-1]):
             for target, own_blocks in zip(waiting.popleft(), blocks, strict=True):
                 yield from own_blocks.add(*_taken(target, allow_nonfinite=allow_nonfinite))
-
-
-def _giving_back(progress: Callable[[int], None] | None) -> Callable[[int], None]:
-    """Return a report that gives freed memory back after the first batch of a window.
-
-    What was handed over before has been written by then, as a rule.
-    """
-    is_first = True
-
-    def report(count: int) -> None:
-        nonlocal is_first
-        if is_first:
-            give_back_freed()
-        is_first = False
-        if progress is not None:
-            progress(count)
-
-    return report
 
 
 def _target(

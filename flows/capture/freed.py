@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import mmap
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 _PRIVATE: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 _ADVICE: Final[int | None] = getattr(mmap, "MADV_HUGEPAGE", None)
 _LARGE_PAGE: Final = 1 << 21
+_TIMES_A_WINDOW: Final = 4
 
 
 def give_back_freed() -> None:
@@ -26,18 +28,38 @@ def give_back_freed() -> None:
         trim(0)
 
 
-def passing(shape: tuple[int, ...], *, filled: bool = True) -> NDArray[np.float32]:
-    """Return an array whose memory goes back to the system as soon as nothing refers to it.
+def giving_back(progress: Callable[[int], None] | None, n_tokens: int) -> Callable[[int], None]:
+    """Return a report that gives freed memory back after the first batch of a window, and later.
+
+    What was handed over before is written meanwhile, and its memory freed piece by piece.
 
     Args:
-        shape: Its shape.
-        filled: Whether all of it will be written to: then its pages are large ones, where the
-            system has them, since each that is touched first takes it microseconds. If not, small
-            pages that are never touched take no memory.
+        progress: What else is to be told of each batch.
+        n_tokens: Tokens of the window.
+    """
+    done = due = 0
+
+    def report(count: int) -> None:
+        nonlocal done, due
+        done += count
+        if done >= due:
+            give_back_freed()
+            due = done + n_tokens // _TIMES_A_WINDOW
+        if progress is not None:
+            progress(count)
+
+    return report
+
+
+def passing(shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """Return an array whose memory goes back to the system as soon as nothing refers to it.
+
+    Its pages are large ones, where the system has them, since each that is touched first takes it
+    microseconds.
     """
     count = math.prod(shape)
     size = max(1, 4 * count)
-    whole = size // _LARGE_PAGE * _LARGE_PAGE if filled and _ADVICE is not None else 0
+    whole = size // _LARGE_PAGE * _LARGE_PAGE if _ADVICE is not None else 0
     # Only what is as long as some large pages is laid where they begin, and shared memory, which
     # Python asks for by itself, has none.
     rest = _LARGE_PAGE if whole and size > whole else size - whole

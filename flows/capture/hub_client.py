@@ -38,7 +38,7 @@ def ask_hub(repo: str, ask: Callable[[HfApi], _Result], *, first_contact: bool =
         except Exception as error:
             if wait is None or not (_is_busy(error) or (_is_lost(error) and not first_contact)):
                 kind = UnknownModelError if _is_unknown(error) else CheckpointError
-                raise kind(_problem(repo, error)) from error
+                raise kind(_problem(repo, error, first_contact=first_contact)) from error
             time.sleep(_told_wait(error) or wait)
     raise AssertionError("the last attempt returns or raises")
 
@@ -68,13 +68,18 @@ def _told_wait(error: Exception) -> float | None:
     return float(told) if told.isdigit() else None
 
 
-def _problem(repo: str, error: Exception) -> str:
+def _problem(repo: str, error: Exception, *, first_contact: bool) -> str:
     from huggingface_hub.errors import GatedRepoError
 
     if isinstance(error, GatedRepoError):
         return f"{repo} is gated: ask for access on its page, and log in with `hf auth login`"
     if _is_unknown(error):
         return f"{repo} is neither a folder here nor a repository on the Hub that you may read"
+    if _is_lost(error) and not first_contact:
+        return (
+            f"the connection to the Hub was lost while {repo} was read: {first_line(error)} What "
+            "came is kept: give the same command again, and the rest is fetched"
+        )
     if _is_lost(error):
         return f"{repo} is not a folder here, and the Hub cannot be reached: {first_line(error)}"
     return f"{repo} cannot be read from the Hub: {first_line(error)}"

@@ -11,6 +11,7 @@ import json
 from collections.abc import Sequence
 from io import FileIO
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Final, TypedDict
 
 import torch
@@ -68,7 +69,21 @@ def read_tensors(files: Sequence[Path]) -> dict[str, Tensor]:
         if file.suffix == ".safetensors":
             tensors |= _read_safetensors(file)
         else:
-            tensors |= torch.load(file, map_location="cpu", weights_only=True, mmap=False)
+            tensors |= _read_archive(file)
+    return tensors
+
+
+def _read_archive(file: Path) -> dict[str, Tensor]:
+    try:
+        tensors: dict[str, Tensor] = torch.load(
+            file, map_location="cpu", weights_only=True, mmap=False
+        )
+    except UnpicklingError as error:
+        # What torch says goes on to advise how to run the code.
+        raise CheckpointError(
+            f"{file} cannot be loaded: it holds more than tensors, and unpickling that may run "
+            "code, which is never done; expected tensors alone, at best as safetensors"
+        ) from error
     return tensors
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flows.capture.freed import passing
+from flows.capture.freed import giving_back, passing
 
 BIG = (8, 1024, 1024)
 BYTES = 4 * 8 * 1024 * 1024
@@ -18,10 +18,9 @@ def resident() -> int:
     return pages * resource.getpagesize()
 
 
-@pytest.mark.parametrize("filled", [True, False])
-def test_memory_goes_back_with_the_last_view(filled: bool) -> None:
+def test_memory_goes_back_with_the_last_view() -> None:
     before = resident()
-    values = passing(BIG, filled=filled)
+    values = passing(BIG)
     assert (values.shape, values.dtype) == (BIG, np.float32)
     values[:] = 1.0
     view = values[1:, 2:]
@@ -35,16 +34,23 @@ def test_memory_goes_back_with_the_last_view(filled: bool) -> None:
     assert resident() - before < BYTES / 2
 
 
-def test_what_is_not_touched_takes_no_memory() -> None:
-    before = resident()
-    values = passing(BIG, filled=False)
-    values[:, :1] = 1.0
-    assert resident() - before < BYTES / 8
-
-
 @pytest.mark.parametrize("shape", [(0, 3), (1,), (3, 700_001)])
 def test_any_shape_can_be_had(shape: tuple[int, ...]) -> None:
     values = passing(shape)
     values[:] = 2.0
     assert values.shape == shape
     assert values.flags.writeable
+
+
+def test_freed_memory_is_given_back_now_and_then_during_a_window(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[int] = []
+    given: list[int] = []
+    monkeypatch.setattr("flows.capture.freed.give_back_freed", lambda: given.append(sum(told)))
+    report = giving_back(told.append, 40)
+    for _ in range(10):
+        report(4)
+    # After the first batch, then whenever a quarter of the window more is done.
+    assert given == [0, 12, 24, 36]
+    assert told == [4] * 10
