@@ -77,8 +77,8 @@ def _problem(repo: str, error: Exception, *, first_contact: bool) -> str:
         return f"{repo} is neither a folder here nor a repository on the Hub that you may read"
     if _is_lost(error) and not first_contact:
         return (
-            f"the connection to the Hub was lost while {repo} was read: {first_line(error)} What "
-            "came is kept: give the same command again, and the rest is fetched"
+            f"{repo} was being read, and the Hub cannot be reached any more: {first_line(error)} "
+            "What came is kept: give the same command again, and the rest is fetched"
         )
     if _is_lost(error):
         return f"{repo} is not a folder here, and the Hub cannot be reached: {first_line(error)}"
