@@ -78,7 +78,7 @@ def _problem(repo: str, error: Exception, *, first_contact: bool) -> str:
     if _is_lost(error) and not first_contact:
         return (
             f"{repo} was being read, and the Hub cannot be reached any more: {first_line(error)} "
-            "What came is kept: give the same command again, and the rest is fetched"
+            "Give the same command again, and what is missing is fetched"
         )
     if _is_lost(error):
         return f"{repo} is not a folder here, and the Hub cannot be reached: {first_line(error)}"
