@@ -23,7 +23,7 @@ from analysis.neighbor_kernels import add_rows, square_norms
 
 Rows = npt.NDArray[np.floating]
 
-_HELD_BYTES: Final = 3 << 24
+_HELD_BYTES: Final = 1 << 25
 _SAFE_NORMS: Final = (1e-10, 1e10)
 _UNDERFLOW: Final = 2.0**-100
 
