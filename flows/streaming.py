@@ -16,7 +16,7 @@ from store.write import StepWriter
 if TYPE_CHECKING:
     from flows.capture.blocks import RowBlock
 
-WAITING_BYTES: Final = 32 << 20
+WAITING_BYTES: Final = 16 << 20
 """Size of the blocks that may wait for the writer; a larger one waits alone.
 
 One more is being computed and one being written.
