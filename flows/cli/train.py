@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flows.cli.options import NumberList, examples, json_option
-from flows.console import print_json, say
+from flows.console import keep_in_mind, print_json, say
 
 if TYPE_CHECKING:
     from flows.capture.tiny_models import Family
@@ -65,6 +65,7 @@ def train_tiny(
         raise click.UsageError("--steps takes numbers: training has to end somewhere.")
     from flows.capture.train import train_tiny as train
 
+    keep_in_mind(f"the checkpoints in {directory} are whole; training begins anew")
     learnt, held_out = _texts(text)
     kept = train(
         learnt,
