@@ -13,7 +13,7 @@ from analysis.inputs import CAUSAL
 from analysis.populations import CONTENT, TokenTable
 from store.repository import Repository
 from store.slab import token_table
-from store.texts import corpus_texts
+from store.texts import corpus_texts, item_titles
 
 SAMPLE_TOKENS: Final = 2000
 MOST_CHUNKS: Final = 16
@@ -31,8 +31,9 @@ class TokenSample:
         path: Group of the model.
         snapshot: Snapshot that they were read from.
         tokens: Their indices along the token axis (row,), ascending.
-        words: What each stands for in the text; its id where there is no text.
-        contexts: Each within the characters around it.
+        words: What each stands for in the text, or where it lies in its image or sound; its id
+            where there is neither.
+        contexts: Each within the characters around it, or what its image or sound is called.
         sequence: Number of the sequence of each (row,).
         position: Position of each within its sequence (row,).
     """
@@ -75,11 +76,19 @@ def sample_tokens(
     table = token_table(repository.uri, path, pinned)
     chosen = _draw(table, size, np.random.default_rng(seed), content=content)
     columns = {name: table[name].values[chosen].astype(np.int64) for name in _COLUMNS}
-    texts = corpus_texts(repository.uri, path.split("/")[0], pinned, columns["document"])
-    told = [
-        _told(texts.get(int(document), ""), int(start), int(end), int(number))
-        for document, start, end, number in zip(*(columns[name] for name in _TOLD), strict=True)
-    ]
+    source = repository.uri, path.split("/")[0], pinned
+    titles = item_titles(*source)
+    if titles:
+        told = [
+            (place, titles[number])
+            for place, number in zip(_places(table, chosen), columns["document"], strict=True)
+        ]
+    else:
+        texts = corpus_texts(*source, columns["document"])
+        told = [
+            _told(texts.get(int(document), ""), int(start), int(end), int(number))
+            for document, start, end, number in zip(*(columns[name] for name in _TOLD), strict=True)
+        ]
     words, contexts = (tuple(part) for part in zip(*told, strict=True)) if told else ((), ())
     return TokenSample(
         path, pinned, chosen, words, contexts, columns["sequence"], columns["position"]
@@ -87,6 +96,10 @@ def sample_tokens(
 
 
 _TOLD: Final = ("document", "char_start", "char_end", "token_id")
+_PLACES: Final = (
+    ("row", "column", "row {}, column {}"),
+    ("sample_start", "sample_end", "samples {:,} to {:,}"),
+)
 _COLUMNS: Final = (*_TOLD, "sequence", "position")
 
 
@@ -106,6 +119,15 @@ def _draw(
         wanted &= np.isin(chunks, rng.choice(held, MOST_CHUNKS, replace=False))
     among = np.flatnonzero(wanted)
     return np.sort(rng.choice(among, min(size, len(among)), replace=False))
+
+
+def _places(table: xr.Dataset, chosen: npt.NDArray[np.int64]) -> list[str]:
+    """Return where tokens lie in their image or sound."""
+    for first, second, told in _PLACES:
+        if first in table and second in table:
+            pairs = zip(table[first].values[chosen], table[second].values[chosen], strict=True)
+            return [told.format(int(one), int(other)) for one, other in pairs]
+    return [f"id {number}" for number in table["token_id"].values[chosen]]
 
 
 def _told(text: str, start: int, end: int, number: int) -> tuple[str, str]:

@@ -59,7 +59,7 @@ def tooltip(rows: Sequence[tuple[str, str]]) -> str:
     # Over the white of the box that it lies in, with the room that this leaves around it.
     return (
         '<div style="display: grid; grid-template-columns: auto 1fr; gap: 0.1rem 0.6rem;'
-        " margin: -5px; padding: 0.4rem 0.6rem; max-width: min(26rem, 80vw);"
+        " margin: -5px; padding: 0.4rem 0.6rem; max-width: min(26rem, 44vw);"
         " overflow-wrap: anywhere; background: var(--surface); color: var(--ink);"
         f' font: 0.85rem/1.4 system-ui, sans-serif">{cells}</div>'
     )

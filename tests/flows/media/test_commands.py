@@ -11,8 +11,10 @@ import pytest
 import soundfile
 from click.testing import Result
 
+from analysis.token_sample import sample_tokens
 from flows.corpora import Chunking, add_texts
 from store import cube, open_metrics, open_store
+from store.repository import Repository
 
 Run = Callable[..., Result]
 
@@ -51,6 +53,23 @@ def filled(
         assert planned["raw_bytes"] == 4 * sum(values)
     run("compute", *METRICS)
     return run
+
+
+def test_a_token_is_told_by_its_place_in_a_named_file(filled: Run, store: str) -> None:
+    """What the explorer shows over a point: there are no words."""
+    repository = Repository.open(store)
+    seen = sample_tokens(repository, "drawn/random-vit", size=10_000)
+    table = open_store(store)["drawn/random-vit"].to_dataset()
+    at = seen.tokens[3]
+    place = f"row {int(table['row'][at])}, column {int(table['column'][at])}"
+    assert seen.words[3] == place
+    # Files in the order of their names: two discs, the one in no folder, two squares.
+    titles = ["2.png", "disc/0.png (disc)", "disc/1.png (disc)"]
+    titles += ["square/0.png (square)", "square/1.png (square)"]
+    assert sorted(set(seen.contexts)) == titles
+    heard = sample_tokens(repository, "heard/random-wav2vec2", size=10_000)
+    assert heard.contexts[0] == "a.wav"
+    assert heard.words[0].startswith("samples 0 to ")
 
 
 def test_all_metrics_are_there_for_the_usual_rows(filled: Run, store: str) -> None:
