@@ -182,6 +182,7 @@ def _over_steps(label: str, values: xr.DataArray, errors: xr.DataArray, x: Absci
     # The embeddings are no block: they have no more distinct rows than the vocabulary has tokens.
     blocks = layers[values[LAYER].values[layers] > 0]
     layers = blocks if len(blocks) else layers
+    steps = steps[present[np.ix_(steps, layers)].any(axis=1)]
     here = np.ix_(steps, layers)
     by_layer = values.mean(HEAD).values[0, :, :, 0][here]
     deviations = errors.values[0, :, :, 0][here].reshape(len(steps), -1)

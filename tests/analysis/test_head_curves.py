@@ -99,3 +99,11 @@ def test_other_dimensions_are_chosen_by_their_labels(results: xr.Dataset) -> Non
         select(results, "by_order", {"order": ["3"]})
     with pytest.raises(UnknownNameError, match=r"no dimension 'order' in entropy"):
         select(results, "entropy", {"order": ["2"]})
+
+
+def test_a_step_of_which_only_the_embeddings_are_measured_is_left_out() -> None:
+    values = np.array([[1.0, np.nan, np.nan], [1.0, 2.0, 4.0]])
+    results = xr.Dataset({"norm": (("step", "layer"), values)}, {"step": STEPS, "layer": [0, 1, 2]})
+    (curve,) = curves(results, "norm", x="step", hue="model")
+    np.testing.assert_array_equal(curve.x, [8])
+    np.testing.assert_array_equal(curve.y, [3])
