@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -50,11 +50,22 @@ class Target:
         model: The model as the catalogue lists it.
         steps: Its complete steps among those wanted.
         layers: Its layers among those wanted.
+        named: Whether steps were asked for by number.
     """
 
     model: HeldModel
     steps: tuple[int, ...]
     layers: tuple[int, ...]
+    named: bool = False
+
+    def steps_with(self, sites: Collection[str]) -> tuple[int, ...]:
+        """Return the steps that hold all these sites: all of them if named, or if none does.
+
+        Steps that were named, and a model that holds no such site, are for the reader to refuse.
+        """
+        holding = {step.step for step in self.model.steps if set(sites) <= set(step.sites)}
+        kept = tuple(step for step in self.steps if step in holding)
+        return self.steps if self.named or not kept else kept
 
 
 def find_targets(
@@ -120,6 +131,8 @@ def measure_target(
 ) -> MeasureReport:
     """Compute what is missing or stale of the metrics of one model, and commit it once.
 
+    Steps that lack a site asked for are left out, unless they were named.
+
     Args:
         repository: The store, or its URI.
         target: A model from :func:`find_targets`.
@@ -136,7 +149,7 @@ def measure_target(
         target.model.path,
         metrics=options.metrics,
         populations=options.populations,
-        steps=target.steps,
+        steps=target.steps_with(options.sites),
         layers=target.layers if len(target.layers) < len(target.model.layers) else None,
         sites=options.sites,
         sample=options.sample,
@@ -154,6 +167,7 @@ def _target(item: HeldModel, steps: Sequence[int] | None, layers: Sequence[int] 
         item,
         tuple(step for step in complete_steps(item) if steps is None or step in steps),
         tuple(layer for layer in item.layers if layers is None or layer in layers),
+        named=steps is not None,
     )
 
 

@@ -38,6 +38,7 @@ from flows.console import (
 if TYPE_CHECKING:
     from analysis.compute import MeasureReport
     from analysis.curves import Abscissa, Hue
+    from flows.measurement import Target
 
 
 @click.command(
@@ -134,14 +135,24 @@ def compute(
     elif not targets:
         say(none_stored(chosen.corpus))
     elif not plan and not failures:
-        if len(targets) < len(found):
-            lacking = [one.model.path for one in found if one not in targets]
-            say(f"Left out, since they do not hold {', '.join(sites)}: {', '.join(lacking)}")
+        _say_left_out(found, targets, sites)
         say("Next: actlas show METRIC, or actlas plot METRIC -o FILE.png")
     if failures:
         raise click.ClickException(
             count_failures("models", len(failures), len(targets)) + "".join(failures)
         )
+
+
+def _say_left_out(found: list[Target], targets: list[Target], sites: tuple[str, ...]) -> None:
+    from store.messages import listed_steps
+
+    left_out = [one.model.path for one in found if one not in targets]
+    for one in targets:
+        held = one.steps_with(sites)
+        if steps := [step for step in one.steps if step not in held]:
+            left_out.append(f"{one.model.path} {listed_steps(steps)}")
+    if left_out:
+        say(f"Left out, since they do not hold {', '.join(sites)}: {', '.join(left_out)}")
 
 
 def _sentence(report: MeasureReport, *, plan: bool) -> str:

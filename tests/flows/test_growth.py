@@ -202,6 +202,21 @@ def test_new_steps_sites_and_models_join_whatever_the_order(
     assert census(Repository.open(store)) == []
 
 
+def test_steps_that_lack_a_site_are_left_out_of_its_metrics(
+    store: str, checkpoints: list[Checkpoint]
+) -> None:
+    ingest_checkpoint(store, checkpoints[0], "cats", options=CaptureOptions(sites=("residual",)))
+    both = CaptureOptions(sites=("residual", "query"))
+    ingest_checkpoint(store, checkpoints[1], "cats", options=both)
+    command = ["compute", "average_cosine", "--sites", "query", "--store", store]
+    done = CliRunner().invoke(actlas, command)
+    assert done.exit_code == 0, done.output
+    assert "do not hold query: cats/tiny step 0" in done.output
+    named = CliRunner().invoke(actlas, [*command, "--steps", "0,5"])
+    assert named.exit_code == 2
+    assert "no step 0" in named.output
+
+
 def test_the_loss_is_of_all_tokens(store: str, text: str, checkpoints: list[Checkpoint]) -> None:
     options = CaptureOptions(sites=("token_loss",))
     ingest_checkpoint(store, checkpoints[0], "cats", options=options)
