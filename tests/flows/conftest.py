@@ -86,26 +86,29 @@ def store(tmp_path: Path, text: str) -> str:
 
 @pytest.fixture
 def desk(tmp_path: Path, run_folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder that one is in, with what the documents name: two texts, a run."""
+    """Return the folder that one is in, with what the documents name: two texts, a run.
+
+    The run has the architecture and the depth of what ``actlas train-tiny`` trains.
+    """
     import torch
-    from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+    from transformers import AutoTokenizer, GPTNeoXConfig, GPTNeoXForCausalLM
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ACTLAS_CACHE", str(tmp_path / "cache"))
     (tmp_path / "hamlet.txt").write_text(text[:600])
     (tmp_path / "macbeth.txt").write_text(text[1536:2136])
     tokenizer = AutoTokenizer.from_pretrained(run_folder / "checkpoint-0")
-    config = LlamaConfig(
+    config = GPTNeoXConfig(
         vocab_size=64,
         hidden_size=16,
         intermediate_size=24,
-        num_hidden_layers=12,
+        num_hidden_layers=6,
         num_attention_heads=2,
         max_position_embeddings=1024,
     )
     for step in (1, 2, 4, 8):
         torch.manual_seed(step)
         folder = tmp_path / "runs" / "my-model" / f"checkpoint-{step}"
-        LlamaForCausalLM(config).save_pretrained(folder)
+        GPTNeoXForCausalLM(config).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
     return tmp_path
