@@ -97,6 +97,7 @@ class Once:
 
     def __init__(self, rows: Rows) -> None:
         self.values = rows
+        self.width = rows.shape[1]
         self.read = 0
 
     def blocks(self, *, rows: int) -> Iterator[tuple[int, Rows]]:

