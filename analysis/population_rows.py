@@ -9,10 +9,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from analysis.direction_kernels import multiply_rows, project_rows
 from analysis.krylov import PILOT_ROWS
 from analysis.layer import LayerStatistics
 from analysis.populations import Population
-from analysis.row_kernels import multiply_rows, project_rows
 from analysis.rows import Indices, Rows, RowSource, aligned_blocks
 
 Floats = npt.NDArray[np.float64]

@@ -24,31 +24,12 @@ from store.unused import remove_unused_corpus, remove_unused_model
 from store.write import StepWriter, reserve_step
 
 from .agreement import UNKNOWN, require_agreement, require_sequences
+from .layers import Layers, one_shape, open_step
 from .table import ROW, LabelledTensor
-from .tensors import MappedTensor, open_tensor
 
 Integers = npt.NDArray[np.int64]
 
 _REMEDY: Final = "Look at the tensors, or store and count such values: --allow-nonfinite"
-
-
-@dataclass(frozen=True)
-class _Layers:
-    """The tensors of one step and site, one a layer, as rows.
-
-    Attributes:
-        tensors: Each (row, dim).
-        sequence_length: Rows of a sequence, None when the tensors do not say.
-    """
-
-    tensors: tuple[MappedTensor, ...]
-    sequence_length: int | None
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of rows, and width."""
-        rows, width = self.tensors[0].values.shape
-        return rows, width
 
 
 @dataclass(frozen=True)
@@ -107,8 +88,8 @@ def import_tensors(
     by_step: dict[int, list[LabelledTensor]] = {}
     for label in labels:
         by_step.setdefault(label.step, []).append(label)
-    opened = {step: _open_step(step, of_step) for step, of_step in by_step.items()}
-    sites = _one_shape(opened)
+    opened = {step: open_step(step, of_step) for step, of_step in by_step.items()}
+    sites = one_shape(opened)
     columns = _columns(next(iter(sites.values())), tokens)
     path = f"{corpus}/{node_name(model)}"
     digests: dict[Path, str] = {}
@@ -163,66 +144,7 @@ def _taken_back_unused(repository: Repository, corpus: str, path: str) -> Iterat
         raise
 
 
-def _open_step(step: int, labels: Iterable[LabelledTensor]) -> dict[str, _Layers]:
-    by_site: dict[str, list[LabelledTensor]] = {}
-    for label in labels:
-        by_site.setdefault(label.site, []).append(label)
-    return {site: _open_site(f"step {step}, {site}", site, some) for site, some in by_site.items()}
-
-
-def _open_site(where: str, site: str, labels: Sequence[LabelledTensor]) -> _Layers:
-    dims = SITES[site].dims
-    depth = next((name for name in (LAYER, BLOCK) if name in dims), None)
-    if dims[-2:] != (TOKEN, DIM):
-        raise StoreError(f"{where}: only sites of rows (token, dim) can be imported, not {dims}")
-    tensors = [open_tensor(label.path, label.tensor) for label in labels]
-    if depth is not None and labels[0].layer is None:
-        if len(labels) > 1:
-            raise StoreError(f"{where}: {len(labels)} tensors without a layer; expected one")
-        (whole,) = tensors
-        tensors = [MappedTensor(values, whole.dtype) for values in whole.values]
-    elif depth is None and len(labels) > 1:
-        raise StoreError(f"{where}: {len(labels)} tensors; expected one, for it has no layers")
-    elif depth is not None:
-        first = 0 if depth == LAYER else 1
-        found = sorted(label.layer for label in labels if label.layer is not None)
-        if found != list(range(first, first + len(labels))):
-            raise StoreError(f"{where}: {depth}s {found}; expected each one from {first} on, once")
-        order = np.argsort([label.layer or 0 for label in labels])
-        tensors = [tensors[at] for at in order]
-    return _as_rows(where, tensors)
-
-
-def _as_rows(where: str, tensors: Sequence[MappedTensor]) -> _Layers:
-    shapes = {tensor.values.shape for tensor in tensors}
-    if len(shapes) != 1 or len(next(iter(shapes))) not in (2, 3):
-        raise StoreError(
-            f"{where}: tensors of the shapes {sorted(shapes)}; expected one shape, (token, dim) or"
-            " (sequence, position, dim)"
-        )
-    (shape,) = shapes
-    rows = [MappedTensor(one.values.reshape(-1, shape[-1]), one.dtype) for one in tensors]
-    return _Layers(tuple(rows), shape[1] if len(shape) == 3 else None)
-
-
-def _one_shape(opened: Mapping[int, Mapping[str, _Layers]]) -> dict[str, _Layers]:
-    """Return each site's tensors at the first step that has it, after comparing all steps."""
-    sites: dict[str, _Layers] = {}
-    for step, of_step in opened.items():
-        for site, layers in of_step.items():
-            known = sites.setdefault(site, layers)
-            if (known.shape, len(known.tensors)) != (layers.shape, len(layers.tensors)):
-                raise StoreError(
-                    f"step {step}, {site}: {len(layers.tensors)} tensors of {layers.shape} rows and"
-                    f" columns; other steps have {len(known.tensors)} of {known.shape}"
-                )
-    rows = {layers.shape[0] for layers in sites.values()}
-    if len(rows) != 1:
-        raise StoreError(f"sites have {sorted(rows)} rows; expected the same tokens in each")
-    return sites
-
-
-def _columns(layers: _Layers, tokens: Mapping[str, Integers] | None) -> dict[str, Integers]:
+def _columns(layers: Layers, tokens: Mapping[str, Integers] | None) -> dict[str, Integers]:
     n_rows, _ = layers.shape
     row = np.arange(n_rows)
     length = layers.sequence_length or n_rows
@@ -250,7 +172,7 @@ def _create(
     repository: Repository,
     corpus: str,
     model: str,
-    sites: Mapping[str, _Layers],
+    sites: Mapping[str, Layers],
     columns: Mapping[str, Integers],
     *,
     causal: bool,
@@ -292,14 +214,14 @@ def _identity(labels: Iterable[LabelledTensor], digests: dict[Path, str]) -> dic
     return {"imported": imported}
 
 
-def _float_bytes(sites: Mapping[str, _Layers], n_tokens: int) -> int:
+def _float_bytes(sites: Mapping[str, Layers], n_tokens: int) -> int:
     """Return what a step takes as float32, before it is encoded."""
     width = sum(len(layers.tensors) * layers.shape[1] for layers in sites.values())
     return width * n_tokens * np.dtype(np.float32).itemsize
 
 
 def _write(
-    writer: StepWriter, sites: Mapping[str, _Layers], rows: Integers, tell: Callable[[int], None]
+    writer: StepWriter, sites: Mapping[str, Layers], rows: Integers, tell: Callable[[int], None]
 ) -> None:
     for site, layers in sites.items():
         for start in range(0, writer.n_tokens, writer.chunk_rows):
