@@ -8,34 +8,30 @@ only a part of it is decoded.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
+from pathlib import Path
 
 import google_crc32c
 import numpy as np
 import numpy.typing as npt
 import zarr
 from numcodecs import blosc
-from zarr.buffer import default_buffer_prototype
 from zarr.codecs import BloscCodec, Crc32cCodec
 from zarr.core.metadata import ArrayV3Metadata
-from zarr.core.sync import sync
 
 from .arrays import member
 from .blosc_blocks import decode_range
 from .chunk_faults import CRC_BYTES, damage, explained, is_as_long_as_it_says
 from .chunk_place import ChunkPlace
 from .errors import CorruptChunkError, StoreError
+from .fetch import EncodedChunks
 from .freed_memory import keep_freed_memory
 from .recorded import RecordedChecksums
 from .schema import BLOCK, LAYER, STEP, TOKEN, site_variable
 
 Floats = npt.NDArray[np.float32]
-
-CHUNKS_AT_ONCE = 4
-"""Encoded chunks fetched together: enough to hide the latency of an object store."""
 
 
 class ActivationArray:
@@ -53,7 +49,14 @@ class ActivationArray:
         n_tokens: Number of tokens that may be read, which may be fewer than the axis has.
     """
 
-    def __init__(self, group: zarr.Group, site: str, n_tokens: int | None = None) -> None:
+    def __init__(
+        self,
+        group: zarr.Group,
+        site: str,
+        n_tokens: int | None = None,
+        *,
+        directory: Path | None = None,
+    ) -> None:
         keep_freed_memory()
         array = member(group, site)
         _check_codecs(array)
@@ -76,8 +79,7 @@ class ActivationArray:
         self._chunk_shape = array.chunks[outer:]
         self._recorded = RecordedChecksums(group, site, self.rows, self.token_axis)
         self._labels = {name: member(group, name) for name in (STEP, *depth)}
-        self._store, self._prefix = array.store, array.store_path.path
-        self._prototype = default_buffer_prototype()
+        self._chunks = EncodedChunks(array, directory)
 
     def place(self, slot: int, depth: int | None, chunk: int) -> ChunkPlace:
         """Say where a chunk belongs, given its slot, its index along the depth axis, and number."""
@@ -211,31 +213,17 @@ class ActivationArray:
     def _encoded(
         self, slot: int, depth: int | None, numbers: Sequence[int]
     ) -> Iterator[tuple[int, npt.NDArray[np.uint8]]]:
-        for first in range(0, len(numbers), CHUNKS_AT_ONCE):
-            batch = numbers[first : first + CHUNKS_AT_ONCE]
-            found = sync(self._fetch([self._key(slot, depth, number) for number in batch]))
-            for number, result in zip(batch, found, strict=True):
-                if isinstance(result, np.ndarray):
-                    yield number, result
-                else:
-                    raise explained(result, self.place(slot, depth, number)) from result
+        indices = [self._index(slot, depth, number) for number in numbers]
+        for number, found in zip(numbers, self._chunks.fetch(indices), strict=True):
+            if isinstance(found, np.ndarray):
+                yield number, found
+            else:
+                raise explained(found, self.place(slot, depth, number)) from found
 
-    async def _fetch(
-        self, keys: Sequence[str]
-    ) -> list[npt.NDArray[np.uint8] | BaseException | None]:
-        buffers = await asyncio.gather(
-            *(self._store.get(key, self._prototype) for key in keys), return_exceptions=True
-        )
-        return [
-            found if found is None or isinstance(found, BaseException) else found.as_numpy_array()
-            for found in buffers
-        ]
-
-    def _key(self, slot: int, depth: int | None, chunk: int) -> str:
-        parts = [0] * len(self.inner_shape)
-        parts[self.token_axis] = chunk
-        outer = [slot] if depth is None else [slot, depth]
-        return f"{self._prefix}/c/" + "/".join(map(str, (*outer, *parts)))
+    def _index(self, slot: int, depth: int | None, chunk: int) -> tuple[int, ...]:
+        inner = [0] * len(self.inner_shape)
+        inner[self.token_axis] = chunk
+        return (slot, *([] if depth is None else [depth]), *inner)
 
     def _decode(
         self,

@@ -189,31 +189,37 @@ class StoredActivations(LazyArray):
         inner = positions[outer:]
         pairs = list(product(self.slots[positions[0]].tolist(), depths))
         holds = site_layers(origin.uri, origin.snapshot, origin.path, self.site)
-        if len(pairs) == 1 and holds[pairs[0][0], pairs[0][1] or 0]:
-            return _inner_rows(array, *pairs[0], inner).reshape(shape)
-        out = np.full((len(pairs), *shape[outer:]), np.nan, dtype=self.dtype)
-        for row, (slot, depth) in zip(out, pairs, strict=True):
+        out = np.empty((len(pairs), *shape[outer:]), dtype=self.dtype)
+        for rows, (slot, depth) in zip(out, pairs, strict=True):
             if holds[slot, depth or 0]:
-                row[...] = _inner_rows(array, slot, depth, inner)
+                _read_rows(array, slot, depth, inner, rows)
+            else:
+                rows.fill(np.nan)
         return out.reshape(shape)
 
 
-def _inner_rows(
-    array: ActivationArray, slot: int, depth: int | None, inner: Sequence[Positions]
-) -> Floats:
-    """Read rows of one step and depth, then narrow what else was selected."""
+def _read_rows(
+    array: ActivationArray, slot: int, depth: int | None, inner: Sequence[Positions], out: Floats
+) -> None:
+    """Read rows of one step and depth into place, narrowed to what else was selected."""
     tokens = inner[array.token_axis]
     if len(tokens) == 0:
-        return np.empty([len(at) for at in inner], dtype=np.float32)
+        return
+    narrower = [
+        axis
+        for axis, at in enumerate(inner)
+        if axis != array.token_axis and not np.array_equal(at, np.arange(array.inner_shape[axis]))
+    ]
     if is_run(tokens):
-        values = array.read(slot, depth, int(tokens[0]), int(tokens[-1]) + 1)
+        room = None if narrower else out
+        values = array.read(slot, depth, int(tokens[0]), int(tokens[-1]) + 1, out=room)
     else:
         distinct, back = np.unique(tokens, return_inverse=True)
         values = np.take(array.gather(slot, depth, distinct), back, axis=array.token_axis)
-    for axis, at in enumerate(inner):
-        if axis != array.token_axis and not np.array_equal(at, np.arange(values.shape[axis])):
-            values = np.take(values, at, axis=axis)
-    return values
+    for axis in narrower:
+        values = np.take(values, inner[axis], axis=axis)
+    if values is not out:
+        out[...] = values
 
 
 def is_run(positions: Positions) -> bool:

@@ -14,6 +14,7 @@ from .columns import Column, Slots, complete_slots, read_columns
 from .errors import UnknownNameError
 from .extent import Extent, group_extent
 from .held_layers import SiteLayers, axis_labels, depth_mask, held_by_slot
+from .location import locate
 from .repository import Repository
 from .schema import LAYERS_BY_STEP, METRICS_GROUP, STEP, STEP_COORDINATES, depth_dimension
 
@@ -28,7 +29,8 @@ def snapshot_root(uri: str, snapshot: str) -> zarr.Group:
 def activation_array(uri: str, snapshot: str, path: str, site: str) -> ActivationArray:
     """Return a site's array of a snapshot, opened once in this process."""
     shown = model_extent(uri, snapshot, path).n_tokens
-    return ActivationArray(model_group(uri, snapshot, path), site, shown)
+    group = model_group(uri, snapshot, path)
+    return ActivationArray(group, site, shown, directory=locate(uri).directory)
 
 
 @lru_cache(maxsize=64)

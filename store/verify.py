@@ -19,6 +19,7 @@ from .errors import CorruptChunkError, MissingChunkError, StoreError, TruncatedC
 from .extent import token_counts
 from .layout import token_chunks
 from .listing import GroupNode, list_groups
+from .location import locate
 from .open_model import OpenModel, open_models
 from .pinned import model_group, site_layers, snapshot_root
 from .repository import Repository
@@ -133,12 +134,13 @@ def _layers(model: OpenModel) -> Iterator[_Layer]:
     """Yield the layers of each step, hidden rows of steps longer than what is shown included."""
     origin = model.origin
     group = model_group(origin.uri, origin.snapshot, origin.path)
+    directory = locate(origin.uri).directory
     axis = member(group, "token_id").shape[0]
     counts = token_counts(group.store, group.path, step_capacity(group), axis).tolist()
     for site in sites_among(model.node.arrays):
         holds = site_layers(origin.uri, origin.snapshot, origin.path, site)
         undefined = undefined_tokens(group, site_variable(site))
-        arrays = {n: ActivationArray(group, site, n) for n in set(counts)}
+        arrays = {n: ActivationArray(group, site, n, directory=directory) for n in set(counts)}
         for step, slot in zip(model.slots.steps.tolist(), model.slots.slots.tolist(), strict=True):
             if not holds[slot].any():
                 continue

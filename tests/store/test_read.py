@@ -55,9 +55,9 @@ def reads(monkeypatch):
     done = []
     read, gather = ActivationArray.read, ActivationArray.gather
 
-    def counted_read(self, slot, depth, start, stop):
+    def counted_read(self, slot, depth, start, stop, **options):
         done.append((slot, depth, start, stop))
-        return read(self, slot, depth, start, stop)
+        return read(self, slot, depth, start, stop, **options)
 
     def counted_gather(self, slot, depth, indices):
         done.append((slot, depth, int(indices[0]), int(indices[-1]) + 1))

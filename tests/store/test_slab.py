@@ -14,7 +14,6 @@ from zarr.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 
 import store
-from store.chunks import ActivationArray
 from store.errors import (
     CorruptChunkError,
     IncompleteError,
@@ -22,6 +21,7 @@ from store.errors import (
     StoreError,
     UnknownNameError,
 )
+from store.fetch import EncodedChunks
 from store.pinned import activation_array
 from store.slab import slabs, token_table
 
@@ -84,16 +84,16 @@ def test_rows_gather_any_indices_in_any_order(filled, toy, indices):
 def test_rows_read_each_chunk_once_and_no_other(filled, toy, monkeypatch):
     (slab,) = slabs(filled, toy.PATH, steps=[512], layers=[1])
     fetched = []
-    fetch = ActivationArray._fetch
+    fetch = EncodedChunks.through_icechunk
 
-    async def counted(self, keys):
-        fetched.extend(keys)
-        return await fetch(self, keys)
+    async def counted(self, indices):
+        fetched.extend(indices)
+        return await fetch(self, indices)
 
-    monkeypatch.setattr(ActivationArray, "_fetch", counted)
+    monkeypatch.setattr(EncodedChunks, "through_icechunk", counted)
     slab.rows(np.array([40, 3, 1, 40, 2, 33]))
     # Chunks hold 16 tokens: 1, 2, 3 lie in chunk 0 and 33, 40 in chunk 2.
-    assert [key.split("/")[-2] for key in fetched] == ["0", "2"]
+    assert [chunk for *_, chunk, _ in fetched] == [0, 2]
 
 
 @pytest.mark.parametrize("index", [-1, 50])
@@ -308,10 +308,10 @@ def test_a_store_that_cannot_be_reached_is_not_called_damaged(filled, toy, monke
     (slab,) = slabs(filled, toy.PATH, steps=[0], layers=[0])
     array = activation_array(filled.uri, slab.snapshot, toy.PATH, "residual")
 
-    async def refuse(self, keys):
-        return [TimeoutError("no answer") for _ in keys]
+    async def refuse(self, indices):
+        return [TimeoutError("no answer") for _ in indices]
 
-    monkeypatch.setattr(ActivationArray, "_fetch", refuse)
+    monkeypatch.setattr(EncodedChunks, "through_icechunk", refuse)
     with pytest.raises(TimeoutError, match="no answer"):
         array.read(slab.slot, 0, 0, 50)
 
