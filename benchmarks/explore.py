@@ -21,7 +21,7 @@ import urllib.request
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-os.environ["ICECHUNK_LOG"] = "error"
+os.environ["ICECHUNK_NO_LOGS"] = "1"
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-os.environ["ICECHUNK_LOG"] = "error"
+os.environ["ICECHUNK_NO_LOGS"] = "1"
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from torch.utils.data import DataLoader

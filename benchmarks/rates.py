@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-os.environ["ICECHUNK_LOG"] = "error"
+os.environ["ICECHUNK_NO_LOGS"] = "1"
 # Python puts the folder of this file first, and it has modules named like the packages.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 

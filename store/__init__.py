@@ -8,9 +8,11 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-# Icechunk logs to standard output, where programs read our JSON, unless this is set when it is
-# first imported; no module of this package is imported before this line.
-os.environ.setdefault("ICECHUNK_LOG", "error")
+# Icechunk logs to standard output, where programs read our JSON, and describes every call that it
+# makes in full, in case it fails, which takes the longer the more steps there are. It looks at
+# these when it is first imported; no module of this package is imported before this line.
+if "ICECHUNK_LOG" not in os.environ:
+    os.environ.setdefault("ICECHUNK_NO_LOGS", "1")
 
 if TYPE_CHECKING:
     from .errors import StoreError

@@ -11,7 +11,9 @@ from .schema import MODULE_PREFIX, SITES, STEP
 BRANCH: Final = "main"
 """The one branch of a store."""
 
-STEPS_PER_MANIFEST: Final = 2
+STEPS_PER_MANIFEST: Final = 8
+"""Few are cheap to write, many are few manifests to compare with: a commit looks at all of them."""
+
 COORDINATE_STEPS_PER_MANIFEST: Final = 64
 INLINE_BYTES: Final = 2048
 

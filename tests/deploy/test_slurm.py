@@ -50,7 +50,7 @@ umask 077
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 export MALLOC_TRIM_THRESHOLD_=67108864 MALLOC_MMAP_THRESHOLD_=33554432
 export DASK_DISTRIBUTED__WORKER__PROFILE__INTERVAL=100ms
-export ICECHUNK_LOG=error
+export ICECHUNK_NO_LOGS=1
 python -m distributed.cli.dask_worker tls://scheduler:8786 --name worker --nthreads 1 \
 --memory-limit 3.73GiB --nanny --death-timeout 60 --local-directory /tmp \
 --lifetime 110m --lifetime-stagger 4m --dashboard-address 127.0.0.1:0

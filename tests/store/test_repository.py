@@ -1,3 +1,4 @@
+import os
 import pickle
 import subprocess
 import sys
@@ -231,16 +232,33 @@ def test_a_commit_reaches_the_disk_before_the_branch_names_it(tmp_path, monkeypa
     assert repository.snapshot_id() == after
 
 
-def test_import_sets_the_log_filter_and_keeps_stdout_clean(tmp_path):
+def test_import_takes_logs_away_and_keeps_stdout_clean(tmp_path):
     program = (
-        "import os, store.repository as r; assert os.environ['ICECHUNK_LOG'] == 'error';"
+        "import os, store.repository as r; assert os.environ['ICECHUNK_NO_LOGS'] == '1';"
         f"r.Repository.create({str(tmp_path / 'store')!r})"
     )
     root = str(Path(__file__).parents[2])
+    quiet = {name: value for name, value in os.environ.items() if "ICECHUNK" not in name}
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=root
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=root,
+        env=quiet,
     )
     assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_logs_that_a_user_asked_for_are_left():
+    program = "import os, store; assert 'ICECHUNK_NO_LOGS' not in os.environ"
+    asked = {name: value for name, value in os.environ.items() if name != "ICECHUNK_NO_LOGS"}
+    subprocess.run(
+        [sys.executable, "-c", program],
+        check=True,
+        cwd=Path(__file__).parents[2],
+        env={**asked, "ICECHUNK_LOG": "warn"},
+    )
 
 
 def test_the_branch_is_main(memory_uri):
