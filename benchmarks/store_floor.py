@@ -107,7 +107,7 @@ def _chunks(values: Values) -> list[Chunk]:
         Chunk(
             part,
             np.ascontiguousarray(part.reshape(-1).view(np.uint8)[3::4]),
-            np.frombuffer(encoding.encode(part), np.uint8),
+            np.frombuffer(encoding.encode(part).data, np.uint8),
         )
         for part in parts
     ]

@@ -50,6 +50,19 @@ _REPEATED_SHARE: Final = 1 / 16
 
 
 @dataclass(frozen=True)
+class EncodedChunk:
+    """One chunk as it is stored.
+
+    Attributes:
+        data: A Blosc chunk, and its CRC-32C.
+        known_finite: Whether all of its values are known to be finite; False says nothing.
+    """
+
+    data: memoryview
+    known_finite: bool
+
+
+@dataclass(frozen=True)
 class ChunkEncoding:
     """How the chunks of one activation array are encoded, as its metadata says.
 
@@ -79,19 +92,20 @@ class ChunkEncoding:
             codec.blocksize,
         )
 
-    def encode(self, chunk: Floats) -> memoryview:
+    def encode(self, chunk: Floats) -> EncodedChunk:
         """Encode a whole chunk, C-contiguous, and put the CRC-32C of the encoded bytes after it.
 
         Args:
             chunk: The values; its last dimension is a row.
         """
         room = np.empty(chunk.nbytes + self._most_added(chunk.nbytes), np.uint8)
-        end = self._without_search(chunk, room) or self._by_blosc(chunk, room)
+        end, finite = self._without_search(chunk, room) or (self._by_blosc(chunk, room), False)
         crc = google_crc32c.value(room[:end])
         room[end : end + CRC_BYTES] = np.frombuffer(crc.to_bytes(CRC_BYTES, "little"), np.uint8)
         encoded = room[: end + CRC_BYTES]
         # What waits for the disk or the network must not hold room that is mostly empty.
-        return (encoded if 2 * len(encoded) > len(room) else encoded.copy()).data
+        kept = encoded if 2 * len(encoded) > len(room) else encoded.copy()
+        return EncodedChunk(kept.data, finite)
 
     def _most_added(self, size: int) -> int:
         """Return how many bytes more than its values a chunk may take while it is put together."""
@@ -111,8 +125,14 @@ class ChunkEncoding:
         room[: len(encoded)] = np.frombuffer(encoded, np.uint8)
         return len(encoded)
 
-    def _without_search(self, chunk: Floats, room: npt.NDArray[np.uint8]) -> int | None:
-        """Put a chunk together and return where it ends, None where that is not for us."""
+    def _without_search(
+        self, chunk: Floats, room: npt.NDArray[np.uint8]
+    ) -> tuple[int, bool] | None:
+        """Put a chunk together, or return None where that is not for us.
+
+        Returns:
+            Where it ends, and whether its values are known to be finite.
+        """
         usual = (self.cname, self.clevel, self.shuffle, self.typesize) == ("zstd", 1, "shuffle", 4)
         size = min(self.blocksize, chunk.nbytes)
         if not usual or size % WORD or chunk.nbytes < FEWEST_BYTES or _rows_repeat(chunk):
@@ -120,11 +140,12 @@ class ChunkEncoding:
         words: Words = chunk.reshape(-1).view("<u4")
         planes = leading_planes(words)
         starts: list[int] = []
-        end = _HEADER.size + 4 * -(-chunk.nbytes // size)
+        end, finite = _HEADER.size + 4 * -(-chunk.nbytes // size), True
         for start in range(0, len(words), size // WORD):
             starts.append(end)
             block = words[start : start + size // WORD]
-            length = write_stream(block, planes, room[end + _LENGTH.size :])
+            length, moderate = write_stream(block, planes, room[end + _LENGTH.size :])
+            finite &= moderate
             _LENGTH.pack_into(room.data, end, length)
             end += _LENGTH.size + length
         if end > chunk.nbytes + _OVERHEAD:
@@ -133,7 +154,7 @@ class ChunkEncoding:
             room.data, 0, _FORMAT, _ZSTD_FORMAT, _FLAGS, WORD, chunk.nbytes, size, end
         )
         struct.pack_into(f"<{len(starts)}I", room.data, _HEADER.size, *starts)
-        return end
+        return end, finite
 
 
 def _rows_repeat(chunk: Floats) -> bool:

@@ -30,7 +30,10 @@ from .undefined import undefined_tokens
 
 Floats = npt.NDArray[np.float32]
 
-ENCODED_AT_ONCE = min(8, (os.cpu_count() or 1) + 1)
+ENCODED_AT_ONCE = min(8, -(-(os.cpu_count() or 1) // 2))
+"""Chunks encoded at once: storing them and what makes the next ones keeps the other processors
+busy, and where two are threads of one core, two that encode slow each other down by half."""
+
 STORED_AT_ONCE = 16
 """Chunks on their way to the disk or over the network at once."""
 
@@ -258,20 +261,17 @@ class SiteWriter:
                 yield first + depth, first_chunk + number, part[depth]
 
     def _encode(self, part: Floats) -> tuple[memoryview, int, bool]:
-        """Encode a chunk as the array's codecs do; the padding of the last one is fill values.
-
-        Returns:
-            The encoded chunk, the checksum of its values, and whether all of them are finite:
-            both are found while the values are near the processor.
-        """
+        """Encode a chunk, padded to its rows; return it, its checksum, and whether it is finite."""
         axis = self._token_axis - (self._depth is not None)
-        contiguous = np.ascontiguousarray(part, dtype="<f4")
-        digest, finite = checksum(contiguous), bool(np.isfinite(contiguous).all())
+        values = contiguous = np.ascontiguousarray(part, dtype="<f4")
+        digest = checksum(values)
         if part.shape[axis] < self._rows:
             padding = [(0, 0)] * part.ndim
             padding[axis] = (0, self._rows - part.shape[axis])
             contiguous = np.pad(contiguous, padding, constant_values=self._fill)
-        return self._encoding.encode(contiguous), digest, finite
+        encoded = self._encoding.encode(contiguous)
+        finite = encoded.known_finite or bool(np.isfinite(values).all())
+        return encoded.data, digest, finite
 
     def _key(self, depth: int | None, chunk: int) -> str:
         index = [0] * len(self.shape)

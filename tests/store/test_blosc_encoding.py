@@ -92,8 +92,10 @@ KINDS = {
 def test_any_reader_of_blosc_gets_the_same_bits(kind, width, more, block_size, seed):
     rows = -(-(FEWEST_BYTES // 4 + more) // width)
     values = KINDS[kind](np.random.default_rng(seed), (rows, width))
-    encoded = encoding(block_size=block_size).encode(values)
+    chunk = encoding(block_size=block_size).encode(values)
+    encoded = chunk.data
     found = decoded(encoded, values.shape)
+    assert chunk.known_finite <= np.isfinite(values).all()
     np.testing.assert_array_equal(found.view(np.uint32), values.view(np.uint32))
     assert len(encoded) <= values.nbytes + 16 + 4
     theirs = by_blosc(values, block_size)
@@ -124,7 +126,7 @@ LONG = {
 def test_every_block_is_one_zstd_frame_of_all_its_bytes(kind):
     values = LONG[kind]()  # Planes are longer than a block of zstd may be, and the last one is cut.
     size = 1 << 20
-    encoded = encoding(block_size=size).encode(values)
+    encoded = encoding(block_size=size).encode(values).data
     found = decoded(encoded, values.shape)
     np.testing.assert_array_equal(found.view(np.uint32), values.view(np.uint32))
     shuffled = values.reshape(-1).view(np.uint8)
@@ -141,19 +143,28 @@ def test_every_block_is_one_zstd_frame_of_all_its_bytes(kind):
     assert len(encoded) < 1.001 * len(by_blosc(values, size))
 
 
+@pytest.mark.parametrize("value", [np.nan, -np.nan, np.inf, -np.inf, 2.0**127, -(2.0**127)])
+@pytest.mark.parametrize("place", [0, 300_000, -1])
+def test_values_are_known_to_be_finite_only_where_they_are(value, place):
+    values = as_bfloat16(activations(2048, 400))
+    assert encoding(block_size=1 << 20).encode(values).known_finite
+    values.reshape(-1)[place] = value
+    assert not encoding(block_size=1 << 20).encode(values).known_finite
+
+
 @pytest.mark.parametrize("source", ["float32", "bfloat16"])
 def test_activations_take_no_more_room_than_by_blosc_itself(source):
     values = activations(4096, 384)
     values = as_bfloat16(values) if source == "bfloat16" else values
     size = 1 << 20
-    encoded = encoding(block_size=size).encode(values)
+    encoded = encoding(block_size=size).encode(values).data
     assert len(encoded) < len(by_blosc(values, size))
 
 
 def test_rows_that_repeat_are_searched_for():
     values = activations(100, 384)[np.random.default_rng(0).integers(0, 100, 2048)]
     size = 1 << 20
-    encoded = encoding(block_size=size).encode(values)
+    encoded = encoding(block_size=size).encode(values).data
     assert encoded[:-4] == by_blosc(values, size)
     assert len(encoded) < 0.5 * values.nbytes
 
@@ -161,29 +172,29 @@ def test_rows_that_repeat_are_searched_for():
 def test_padding_is_no_row_that_repeats():
     values = np.full((2048, 384), np.nan, np.float32)
     values[:300] = activations(300, 384)
-    encoded = encoding().encode(values)
+    encoded = encoding().encode(values).data
     assert encoded[:-4] != by_blosc(values)
     assert len(encoded) < 1.01 * len(by_blosc(values))
 
 
 def test_noise_is_copied_as_blosc_copies_it():
     values = bits(np.random.default_rng(0), (512, 256))
-    encoded = encoding().encode(values)
+    encoded = encoding().encode(values).data
     assert encoded[:-4] == by_blosc(values)
     assert len(encoded) == values.nbytes + 16 + 4
 
 
 def test_what_is_small_or_encoded_otherwise_is_left_to_blosc():
     small = activations(16, 384)
-    assert encoding().encode(small)[:-4] == by_blosc(small)
+    assert encoding().encode(small).data[:-4] == by_blosc(small)
     values = activations(256, 384)
     theirs = blosc.compress(values, b"lz4", 1, blosc.BITSHUFFLE, BLOCK, 4)
-    assert encoding("lz4", "bitshuffle").encode(values)[:-4] == theirs
+    assert encoding("lz4", "bitshuffle").encode(values).data[:-4] == theirs
 
 
 def test_single_blocks_can_be_decoded():
     values = activations(1024, 256)
-    body = np.frombuffer(encoding().encode(values)[:-4], np.uint8)
+    body = np.frombuffer(encoding().encode(values).data[:-4], np.uint8)
     start, stop = 200 * 1024, 203 * 1024
     found = decode_range(body, start, stop)
     assert found is not None
@@ -200,7 +211,7 @@ def test_zarr_reads_what_is_encoded_here():
         dtype="float32",
         compressors=activation_codecs(),
     )
-    encoded = ChunkEncoding.of(array).encode(values)
+    encoded = ChunkEncoding.of(array).encode(values).data
     sync(store.set("c/0/0", zarr.core.buffer.default_buffer_prototype().buffer.from_bytes(encoded)))
     np.testing.assert_array_equal(array[:], values)
 
