@@ -12,20 +12,26 @@ of huge norm far away loosens the bound of the others.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from analysis.errors import NonFiniteRowsError
+from analysis.exact_kernels import Reading
 from analysis.neighbor_kernels import add_rows, square_norms
 
 Rows = npt.NDArray[np.floating]
 
 _HELD_BYTES: Final = 1 << 25
 _SAFE_NORMS: Final = (1e-10, 1e10)
-_UNDERFLOW: Final = 2.0**-100
+
+ROUNDING: Final = 2.0**-24
+"""Unit roundoff of float32."""
+
+UNDERFLOW: Final = 2.0**-100
+"""More than underflow takes from one product of two numbers."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +57,31 @@ class CentredRows:
     def __len__(self) -> int:
         return len(self.kept)
 
-    def block(self, tokens: slice) -> npt.NDArray[np.float32]:
-        """Return some of the centred, scaled rows in turn (token, dim)."""
-        if tokens.stop <= len(self.held):
+    @property
+    def relative(self) -> float:
+        """Error of products in units of the squared sum of two norms."""
+        return float(1.01 * (self.rows.shape[1] / 2 + 16) * ROUNDING)
+
+    @property
+    def least(self) -> float:
+        """Error of products by underflow."""
+        return float(self.rows.shape[1] * UNDERFLOW)
+
+    def every(self, stride: int) -> npt.NDArray[np.float32]:
+        """Return the centred, scaled rows of every so manieth token (token, dim)."""
+        if len(self.held) == len(self):
+            return self.held[::stride]
+        return self.chosen(self.kept[::stride])
+
+    def let_go(self) -> CentredRows:
+        """Return the same with no rows held, unless all are."""
+        if len(self.held) == len(self):
+            return self
+        return replace(self, held=np.empty((0, self.held.shape[1]), np.float32))
+
+    def block(self, tokens: slice | npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+        """Return the centred, scaled rows of some tokens in rising order (token, dim)."""
+        if isinstance(tokens, slice) and tokens.stop <= len(self.held):
             return self.held[tokens]
         return self.chosen(self.kept[tokens])
 
@@ -66,20 +94,9 @@ class CentredRows:
         narrow: npt.NDArray[np.float32] = centred.astype(np.float32, copy=False)
         return narrow
 
-    def bound(
-        self, tokens: slice | npt.NDArray[np.int64], radii: npt.NDArray[np.float64]
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Return scaled squared radii, and how far products may be from any such square.
-
-        Args:
-            tokens: Tokens (token).
-            radii: Distances from each of them (token, ...).
-        """
-        width = self.rows.shape[1]
-        norms = np.sqrt(self.norms[tokens]).reshape(-1, *(1,) * (radii.ndim - 1))
-        scaled = radii * self.scale
-        relative = 1.01 * (width / 2 + 16) * 2.0**-24
-        return scaled**2, relative * (2 * norms + scaled) ** 2 + width * _UNDERFLOW
+    def reading(self, tokens: slice | npt.NDArray[np.int64]) -> Reading:
+        """Return how squared distances from some tokens are to be read by kernels."""
+        return self.scale, np.sqrt(self.norms[tokens]), self.relative, self.least
 
 
 def centre_rows(rows: Rows, kept: npt.NDArray[np.int64], block_rows: int) -> CentredRows:

@@ -110,29 +110,30 @@ def mark_first(
 
 
 @compiled("fast")
-def replace_worst(values: Floats, indices: Integers, value: float, index: int) -> None:
+def replace_worst(values: Floats, indices: Integers, token: int, value: float, index: int) -> None:
     """Replace the largest entry of a max-heap and restore the heap.
 
     Args:
-        values: Heap (candidate) of squared distances, the largest first.
-        indices: Row number of each candidate.
+        values: Heaps (token, candidate) of squared distances, the largest first.
+        indices: Row number of each candidate (token, candidate).
+        token: The heap that is meant.
         value: Squared distance that replaces the largest.
         index: Row number that goes with it.
     """
-    size = values.shape[0]
+    size = values.shape[1]
     hole = 0
     child = 1
     while child < size:
-        if child + 1 < size and values[child + 1] > values[child]:
+        if child + 1 < size and values[token, child + 1] > values[token, child]:
             child += 1
-        if values[child] <= value:
+        if values[token, child] <= value:
             break
-        values[hole] = values[child]
-        indices[hole] = indices[child]
+        values[token, hole] = values[token, child]
+        indices[token, hole] = indices[token, child]
         hole = child
         child = 2 * hole + 1
-    values[hole] = value
-    indices[hole] = index
+    values[token, hole] = value
+    indices[token, hole] = index
 
 
 @compiled("fast")
@@ -184,7 +185,7 @@ def scan_tile(
                     excess = products[i, j] - own[j]
                     if excess > row_limit and left_groups[i] != right_groups[j]:
                         value = left_norms[i] - two * excess
-                        replace_worst(left_values[i], left_indices[i], value, j + right_start)
+                        replace_worst(left_values, left_indices, i, value, j + right_start)
                         row_limit = half * (left_norms[i] - left_values[i, 0])
             if column_best > column_limit:
                 for j in range(start, stop):
@@ -193,106 +194,53 @@ def scan_tile(
                         and left_groups[i] != right_groups[j]
                     ):
                         value = left_norms[i] + two * (own[j] - products[i, j])
-                        replace_worst(right_values[j], right_indices[j], value, i + left_start)
+                        replace_worst(right_values, right_indices, j, value, i + left_start)
                         other[j] = half * (right_norms[j] - right_values[j, 0])
 
 
-@compiled("reassoc", "contract")
-def rank_candidates(
-    rows: Floats,
-    kept: Integers,
-    queries: Integers,
-    candidates: Integers,
-    distances: Floats,
-    indices: Integers,
-) -> None:
-    """Select the nearest candidates by exact differences in float64, ties to the smaller number.
-
-    The one place that computes final distances: whatever found the candidates, the same pair
-    gives the same bits, in either order. Four candidates at a time keep memory busy.
-
-    Args:
-        rows: Rows as given (row, dim).
-        kept: Row number of each token (token).
-        queries: Tokens to rank for (query).
-        candidates: Distinct tokens (query, candidate), as many as neighbours at least.
-        distances: Receives the distances in rising order (query, neighbor).
-        indices: Receives the tokens they belong to (query, neighbor).
-    """
-    count = candidates.shape[1]
-    squares = np.empty(count + 3)
-    for q in range(queries.shape[0]):
-        row = rows[kept[queries[q]]]
-        tokens = np.sort(candidates[q])
-        for place in range(0, count, 4):
-            a = rows[kept[tokens[place]]]
-            b = rows[kept[tokens[min(place + 1, count - 1)]]]
-            c = rows[kept[tokens[min(place + 2, count - 1)]]]
-            d = rows[kept[tokens[min(place + 3, count - 1)]]]
-            total_a, total_b, total_c, total_d = 0.0, 0.0, 0.0, 0.0
-            for t in range(row.shape[0]):
-                value = np.float64(row[t])
-                to_a = value - np.float64(a[t])
-                to_b = value - np.float64(b[t])
-                to_c = value - np.float64(c[t])
-                to_d = value - np.float64(d[t])
-                total_a += to_a * to_a
-                total_b += to_b * to_b
-                total_c += to_c * to_c
-                total_d += to_d * to_d
-            squares[place] = total_a
-            squares[place + 1] = total_b
-            squares[place + 2] = total_c
-            squares[place + 3] = total_d
-        order = np.argsort(squares[:count], kind="mergesort")
-        for place in range(distances.shape[1]):
-            distances[q, place] = np.sqrt(squares[order[place]])
-            indices[q, place] = tokens[order[place]]
-
-
-@compiled("reassoc", "contract")
-def count_nearer(
+@compiled("fast")
+def collect_near(
     products: Floats,
-    norms: tuple[Floats, Floats],
-    groups: tuple[Integers, Integers],
-    starts: tuple[int, int],
-    limits: tuple[Floats, Floats, Floats],
-    rows: Floats,
-    counts: Integers,
+    left: tuple[Floats, Integers],
+    right: tuple[Floats, Integers],
+    right_start: int,
+    limits: Floats,
+    near: tuple[Integers, Integers, Floats],
 ) -> None:
-    """Count the columns of a tile that are nearer to its rows than some limits.
-
-    Pairs that products cannot tell are decided by exact differences.
+    """Append the columns of a tile that are near to its rows, while there is room for them.
 
     Args:
         products: Inner products (left token, right token).
-        norms: Squared norms (token) of the rows and of the columns of the tile.
-        groups: Their groups (token); pairs of equal groups are skipped.
-        starts: Number of the first row and of the first column.
-        limits: Of each row, rising (left token, limit): exact squared distances; squared distances
-            of products from which no pair is nearer; and below which every pair is.
-        rows: Rows as given (token, dim).
-        counts: Counts (left token, limit), increased in place.
+        left: Squared norms and groups of its rows (token); pairs of equal groups are skipped.
+        right: The same of its columns.
+        right_start: Row number of the first column.
+        limits: Squared distance up to which a column is near (left token).
+        near: How many there are (left token), their row numbers and squared distances
+            (left token, candidate), appended to; of a row with more than there is room for, the
+            number exceeds the room.
     """
-    exact, never, surely = limits
-    last = exact.shape[1] - 1
-    for i in range(products.shape[0]):
-        for j in range(products.shape[1]):
-            square = norms[0][i] + norms[1][j] - np.float32(2.0) * products[i, j]
-            if square >= never[i, last] or groups[0][i] == groups[1][j]:
-                continue
-            measured = -1.0
-            for place in range(last, -1, -1):
-                if square >= never[i, place]:
-                    break
-                if square >= surely[i, place]:
-                    if measured < 0.0:
-                        left = rows[starts[0] + i]
-                        right = rows[starts[1] + j]
-                        measured = 0.0
-                        for t in range(left.shape[0]):
-                            difference = np.float64(left[t]) - np.float64(right[t])
-                            measured += difference * difference
-                    if measured >= exact[i, place]:
-                        continue
-                counts[i, place] += 1
+    counts, indices, values = near
+    room = indices.shape[1]
+    rows, columns = products.shape
+    half = np.float32(0.5)
+    two = np.float32(2.0)
+    own = np.empty(columns, np.float32)
+    for j in range(columns):
+        own[j] = half * right[0][j]
+    for i in range(rows):
+        row_limit = half * (left[0][i] - limits[i])
+        for start in range(0, columns, _STRIP):
+            if counts[i] > room:
+                break
+            stop = min(columns, start + _STRIP)
+            best = -UNSEEN
+            for j in range(start, stop):
+                best = max(best, products[i, j] - own[j])
+            if best >= row_limit:
+                for j in range(start, stop):
+                    excess = products[i, j] - own[j]
+                    if excess >= row_limit and left[1][i] != right[1][j]:
+                        if counts[i] < room:
+                            indices[i, counts[i]] = j + right_start
+                            values[i, counts[i]] = left[0][i] - two * excess
+                        counts[i] += 1

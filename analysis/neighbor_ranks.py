@@ -10,7 +10,7 @@ import numpy.typing as npt
 from analysis.blas import one_blas_thread
 from analysis.centred_rows import CentredRows, centre_rows
 from analysis.errors import InputError
-from analysis.neighbor_kernels import count_nearer, rank_candidates
+from analysis.exact_kernels import count_nearer, rank_candidates, squares_within
 from analysis.neighbors import thread_pool
 
 Rows = npt.NDArray[np.floating]
@@ -91,7 +91,9 @@ def _from_near_to_far(rows: Rows, targets: Integers) -> tuple[Floats, Counts]:
         own = targets[:, place : place + 1].astype(np.int32)
         tokens = np.arange(len(rows))
         one = np.empty((len(rows), 1))
-        rank_candidates(rows, tokens, tokens, own, one, found)
+        near = (np.ones(len(rows), np.int64), own, np.zeros(own.shape, np.float32))
+        reading = (1.0, np.zeros(len(rows)), 0.0, 0.0)
+        rank_candidates(rows, tokens, tokens, near, reading, one, found)
         distances[:, place] = one[:, 0]
     order = np.argsort(distances, axis=1, kind="stable")
     return np.take_along_axis(distances, order, axis=1), order
@@ -100,5 +102,5 @@ def _from_near_to_far(rows: Rows, targets: Integers) -> tuple[Floats, Counts]:
 def _limits(
     centred: CentredRows, tokens: slice, distances: Floats
 ) -> tuple[Floats, Floats, Floats]:
-    squares, slack = centred.bound(tokens, distances)
+    squares, slack = squares_within(centred.reading(tokens), distances)
     return distances**2 * (1 - _TIE), squares + slack, squares - slack

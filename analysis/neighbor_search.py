@@ -12,7 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.centred_rows import CentredRows
-from analysis.neighbor_kernels import UNSEEN, rank_candidates, scan_tile
+from analysis.exact_kernels import rank_candidates, squares_within
+from analysis.neighbor_kernels import UNSEEN, scan_tile
+from analysis.neighbor_refinement import refine
+from analysis.reduced_rows import ReducedRows, Space
 
 Task = TypeVar("Task")
 
@@ -20,7 +23,7 @@ _Norms: TypeAlias = npt.NDArray[np.float32]
 _Tokens: TypeAlias = npt.NDArray[np.int32]
 
 _STRIP_BLOCKS: Final = 8
-_REFINE_PRODUCTS: Final = 1 << 22
+_REFINE_PRODUCTS: Final = 1 << 21
 
 
 class Search:
@@ -29,6 +32,7 @@ class Search:
     def __init__(
         self,
         centred: CentredRows,
+        reduced: ReducedRows | None,
         groups: npt.NDArray[np.int64],
         pool: ThreadPoolExecutor | None,
         block_rows: int,
@@ -37,6 +41,7 @@ class Search:
 
         Args:
             centred: The rows.
+            reduced: The same by fewer numbers, to multiply first; None to multiply the rows.
             groups: Group of each token, within which no neighbours are sought (token).
             pool: Threads that share the work; without, the calling one does it all.
             block_rows: Rows of one block of the products.
@@ -45,7 +50,8 @@ class Search:
         self._groups = groups
         self._pool = pool
         self._block_rows = block_rows
-        self._norms = centred.norms.astype(np.float32)
+        self._space: Space = centred if reduced is None else reduced
+        self._norms = self._space.norms.astype(np.float32)
 
     def candidates(self, count: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int32]]:
         """Return the nearest tokens by float32 products.
@@ -54,8 +60,8 @@ class Search:
             count: Candidates of each token; no token may have fewer to choose from.
 
         Returns:
-            The largest squared distance among a token's candidates (token), and the candidates
-            in no order (token, candidate).
+            Squared distances of the candidates, the largest first (token, candidate), and which
+            they are.
         """
         n = len(self._centred)
         values = np.full((n, count), UNSEEN, np.float32)
@@ -68,10 +74,10 @@ class Search:
 
         def strip(task: tuple[int, list[int]]) -> None:
             left, partners = task
-            rows = self._centred.block(blocks[left])
+            rows = self._space.block(blocks[left])
             buffer = np.empty(self._block_rows**2, np.float32)
             for right in partners:
-                columns = rows if right == left else self._centred.block(blocks[right])
+                columns = rows if right == left else self._space.block(blocks[right])
                 tile = buffer[: len(rows) * len(columns)].reshape(len(rows), len(columns))
                 np.matmul(rows, columns.T, out=tile)
                 with ExitStack() as held:
@@ -86,14 +92,15 @@ class Search:
                     )
 
         self._share(strip, _strips(len(blocks)))
-        return values[:, 0], indices
+        return values, indices
 
     def rank(
-        self, candidates: npt.NDArray[np.int32], k: int
+        self, values: _Norms, candidates: _Tokens, k: int
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
         """Return the k nearest of the candidates by exact differences.
 
         Args:
+            values: Squared distances of the candidates by products (token, candidate).
             candidates: Candidates of every token (token, candidate).
             k: Neighbours wanted, at most as many.
 
@@ -104,13 +111,15 @@ class Search:
         distances = np.empty((n, k))
         indices = np.empty((n, k), np.int64)
         tokens = np.arange(n)
+        counts = np.full(n, candidates.shape[1])
 
         def block(part: slice) -> None:
             rank_candidates(
                 self._centred.rows,
                 self._centred.kept,
                 tokens[part],
-                candidates[part],
+                (counts[part], candidates[part], values[part]),
+                self._space.reading(part),
                 distances[part],
                 indices[part],
             )
@@ -118,16 +127,14 @@ class Search:
         self._share(block, self._blocks(self._block_rows))
         return distances, indices
 
-    def certified(
-        self, furthest: npt.NDArray[np.float32], radii: npt.NDArray[np.float64]
-    ) -> npt.NDArray[np.bool_]:
+    def certified(self, furthest: _Norms, radii: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
         """Tell which tokens cannot have a neighbour outside their candidates.
 
         Args:
             furthest: Largest squared distance among the candidates, by products (token).
             radii: Exact distance of the last neighbour (token).
         """
-        squared, slack = self._centred.bound(slice(None), radii)
+        squared, slack = squares_within(self._space.reading(slice(None)), radii)
         certain: npt.NDArray[np.bool_] = furthest - slack > squared
         return certain
 
@@ -145,29 +152,11 @@ class Search:
             indices: Tokens they belong to (token, neighbor), made exact in place.
         """
         size = max(1, _REFINE_PRODUCTS // len(self._centred))
+        spaces = [self._space] if self._space is self._centred else [self._space, self._centred]
         blocks = self._blocks(self._block_rows)
 
         def search(part: npt.NDArray[np.int64]) -> None:
-            squared, slack = self._centred.bound(part, distances[part, -1])
-            limits = (squared + slack).astype(np.float32) * np.float32(1 + 1e-6)
-            rows = self._centred.chosen(self._centred.kept[part])
-            near = np.empty((len(part), len(self._centred)), np.bool_)
-            for block in blocks:
-                found = rows @ self._centred.block(block).T
-                found *= -2
-                found += self._norms[block]
-                found += self._norms[part, None]
-                near[:, block] = found <= limits[:, None]
-            near &= self._groups[part, None] != self._groups[None, :]
-            for token, chosen in zip(part, near, strict=True):
-                rank_candidates(
-                    self._centred.rows,
-                    self._centred.kept,
-                    np.array([token]),
-                    np.flatnonzero(chosen).astype(np.int32)[None],
-                    distances[token : token + 1],
-                    indices[token : token + 1],
-                )
+            refine(part, spaces, self._centred, self._groups, blocks, (distances, indices))
 
         self._share(search, [tokens[i : i + size] for i in range(0, len(tokens), size)])
 

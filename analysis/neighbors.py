@@ -1,11 +1,13 @@
 """Exact nearest neighbours of the rows of one layer, in bounded memory.
 
-Candidates come from blockwise float32 products of centred rows, each pair of blocks once; they
-are ranked by exact differences in float64; a bound on the rounding of the products certifies
-that no row outside the candidates can be nearer, and the rows that it cannot certify are searched
-again among every row that the bound does not exclude. The result therefore depends neither on
-the blocks, nor on the number of threads, nor on the BLAS. Equal rows are dropped before the
-search: a distance of zero says nothing about dimension, and biases what the others say.
+Candidates come from blockwise float32 products of centred rows, each pair of blocks once, or,
+where rows mostly vary along a few directions, of the few numbers along these, whose distances are
+never larger; candidates are ranked by exact differences in float64; a bound on the rounding of
+the products certifies that no row outside them can be nearer, and the rows that it cannot certify
+are searched again among every row that the bound does not exclude. The result therefore depends
+neither on the directions, nor on the blocks, nor on the number of threads, nor on the BLAS.
+Equal rows are dropped before the search: a distance of zero says nothing about dimension, and
+biases what the others say.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from analysis.centred_rows import Rows, centre_rows
 from analysis.errors import InputError, TooFewRowsError
 from analysis.neighbor_kernels import hash_rows, mark_first
 from analysis.neighbor_search import Search
+from analysis.reduced_rows import reduce_rows
+from analysis.reduction import choose_reduction
 
 Integers = npt.NDArray[np.integer]
 
@@ -94,11 +98,19 @@ def nearest_neighbors(
     if k == 0:
         none = (len(kept), 0)
         return Neighbors(np.empty(none), np.empty(none, np.int64), kept, n_duplicates, 0)
+    count = k + _SPARE_CANDIDATES + k // 16
     with one_blas_thread(), thread_pool(threads) as pool:
-        search = Search(centre_rows(rows, kept, block_rows), labels, pool, block_rows)
-        furthest, candidates = search.candidates(min(k + _SPARE_CANDIDATES + k // 16, fewest))
-        distances, indices = search.rank(candidates, k)
-        sure = search.certified(furthest, distances[:, -1]) | (choices == candidates.shape[1])
+        centred = centre_rows(rows, kept, block_rows)
+        reduction = choose_reduction(centred, labels, k, count)
+        reduced = None
+        if reduction is not None:
+            centred = centred.let_go()
+            reduced = reduce_rows(centred, reduction.directions, block_rows)
+            count = reduction.candidates
+        search = Search(centred, reduced, labels, pool, block_rows)
+        values, candidates = search.candidates(min(count, fewest))
+        distances, indices = search.rank(values, candidates, k)
+        sure = search.certified(values[:, 0], distances[:, -1]) | (choices == values.shape[1])
         doubtful = np.flatnonzero(~sure)
         search.refine(doubtful, distances, indices)
     return Neighbors(distances, indices, kept, n_duplicates, len(doubtful))
