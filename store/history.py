@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -9,10 +10,11 @@ from typing import Final
 import icechunk
 
 from .configuration import BRANCH
+from .durable import sync_filesystem
 from .errors import InvalidNameError, StoreError, UnknownMomentError, UnknownNameError
 from .messages import is_of_slot
 from .repository import Repository
-from .translation import first_line
+from .translation import first_line, is_full, translated
 
 NOW: Final = "now"
 """What `actlas diff` calls the newest snapshot; no tag can have this name."""
@@ -75,7 +77,8 @@ def create_tag(repository: Repository, name: str, snapshot: str | None = None) -
     Raises:
         InvalidNameError: If the name is ``now``.
         UnknownMomentError: If there is no such snapshot.
-        StoreError: If the name is taken.
+        StoreError: If the name is taken, or if the tag cannot be written.
+        StoreFullError: If the disk is full; there is no such tag then.
     """
     if name == NOW:
         raise InvalidNameError(
@@ -93,13 +96,29 @@ def create_tag(repository: Repository, name: str, snapshot: str | None = None) -
                 f"tag {name!r} stands for snapshot {taken} already, not for {target};"
                 " tags are not moved: choose another name"
             )
+        _write_tag(repository, name, target)
+    return target
+
+
+def _write_tag(repository: Repository, name: str, target: str) -> None:
+    """Create a tag, on a disk durably, or leave nothing of it."""
+    directory = repository.location.directory
+    with translated(repository.location):
         try:
             repository.icechunk.create_tag(name, target)
         except icechunk.IcechunkError as error:
+            if directory is not None:
+                # Icechunk makes the directory first; what is not empty is no remainder of this.
+                with contextlib.suppress(OSError):
+                    (directory / "refs" / f"tag.{name}").rmdir()
+            if is_full(error):
+                raise
             raise StoreError(
-                f"cannot create tag {name!r} in {repository.uri}: {first_line(error)}"
+                f"cannot create tag {name!r} in {repository.uri}: {first_line(error)}."
+                " Check that the store can be written to"
             ) from error
-    return target
+        if directory is not None:
+            sync_filesystem(directory)
 
 
 def find_snapshot(

@@ -28,6 +28,7 @@ from .schema import SITES, STEP, STEP_COORDINATES, is_site
 from .site_depths import erase
 from .slots import FREE, model_group
 from .stoppable import stoppable
+from .translation import translated
 
 MARGIN: Final = timedelta(days=1)
 """Age below which no object is deleted: it may belong to a commit that is yet to come."""
@@ -196,7 +197,8 @@ def collect_garbage(
         dry_run: Whether only to say what would be deleted.
 
     Raises:
-        StoreError: If the margin is below ten minutes.
+        StoreError: If the margin is below ten minutes, or the store cannot be written to.
+        StoreFullError: If the disk is full.
     """
     require_margin(margin)
     cutoff = min([datetime.now(UTC) - margin, *_writers_alive(repository)])
@@ -205,7 +207,8 @@ def collect_garbage(
     if keep_history is not None:
         expired = _expire(repository, oldest, dry_run)
     # What a collection has not come to, the next one deletes.
-    done = stoppable(lambda: repository.icechunk.garbage_collect(cutoff, dry_run=dry_run))
+    with translated(repository.location):
+        done = stoppable(lambda: repository.icechunk.garbage_collect(cutoff, dry_run=dry_run))
     objects = (
         done.chunks_deleted
         + done.manifests_deleted
@@ -262,7 +265,8 @@ def _writers_alive(repository: Repository) -> list[datetime]:
         columns = [Column(node.path, STEP_COORDINATES[name], size) for name in names]
         labels, complete, reserved_at = read_columns(root.store, columns)
         for slot in np.flatnonzero((labels != FREE) & ~complete.astype(bool)):
-            claim = claim_slot(repository.location, node.path, int(slot))
+            with translated(repository.location):
+                claim = claim_slot(repository.location, node.path, int(slot))
             if claim is None:
                 found.append(datetime.fromisoformat(str(reserved_at[slot])))
             else:
@@ -276,7 +280,7 @@ def _expire(repository: Repository, older_than: datetime, dry_run: bool) -> tupl
     if dry_run:
         old = [one for one in before[1:-1] if one.written_at < older_than]
     else:
-        with repository.lock():
+        with repository.lock(), translated(repository.location):
             repository.icechunk.expire_snapshots(older_than)
         left = {one.id for one in history(repository)}
         old = [one for one in before if one.id not in left]

@@ -32,7 +32,7 @@ def translated(location: Location, *, needed: int | None = None) -> Iterator[Non
     except icechunk.ConflictError as error:
         raise ConflictError(f"another commit to {location.uri} came first") from error
     except (icechunk.IcechunkError, OSError) as error:
-        if _is_full(error):
+        if is_full(error):
             raise StoreFullError(_full_message(location, needed)) from error
         raise StoreError(
             f"cannot write to the store at {location.uri}: {first_line(error)}."
@@ -54,7 +54,8 @@ def _conflict(error: icechunk.RebaseFailedError) -> ConflictError:
     )
 
 
-def _is_full(error: BaseException) -> bool:
+def is_full(error: BaseException) -> bool:
+    """Return whether an error of the system or of Icechunk says that there is no room left."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return True
     return any(f"os error {number}" in str(error) for number in (errno.ENOSPC, errno.EDQUOT))
