@@ -126,6 +126,7 @@ class ActivationArray:
         stop: int,
         *,
         out: Floats | None = None,
+        ahead: int = 0,
     ) -> Floats:
         """Read consecutive rows of one step and depth.
 
@@ -135,6 +136,7 @@ class ActivationArray:
             start: First token.
             stop: One past the last token.
             out: Where to put them, of the shape that is returned; a new array by default.
+            ahead: How many of the tokens after them are to be read next.
 
         Returns:
             The values (*inner_dims), the token axis narrowed to ``stop - start``.
@@ -146,7 +148,8 @@ class ActivationArray:
         if out is None:
             out = self.empty(stop - start)
         numbers = range(start // self.rows, -(-stop // self.rows))
-        for number, encoded in self._encoded(slot, depth, numbers):
+        later = range(numbers.stop, -(-(stop + ahead) // self.rows))
+        for number, encoded in self._encoded(slot, depth, numbers, later):
             first = number * self.rows
             low, high = max(start, first), min(stop, first + self.rows)
             target = out[self._tokens(low - start, high - start)]
@@ -211,10 +214,12 @@ class ActivationArray:
         return (slice(None),) * self.token_axis + (slice(start, stop),)
 
     def _encoded(
-        self, slot: int, depth: int | None, numbers: Sequence[int]
+        self, slot: int, depth: int | None, numbers: Sequence[int], later: Sequence[int] = ()
     ) -> Iterator[tuple[int, npt.NDArray[np.uint8]]]:
-        indices = [self._index(slot, depth, number) for number in numbers]
-        for number, found in zip(numbers, self._chunks.fetch(indices), strict=True):
+        indices, following = (
+            [self._index(slot, depth, number) for number in each] for each in (numbers, later)
+        )
+        for number, found in zip(numbers, self._chunks.fetch(indices, following), strict=True):
             if isinstance(found, np.ndarray):
                 yield number, found
             else:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -51,11 +52,14 @@ class EncodedChunks:
             if session.read_only:
                 self._files = ChunkFiles(directory, str(session.snapshot_id), self._prefix)
 
-    def fetch(self, indices: Sequence[Index]) -> Iterator[Bytes | BaseException | None]:
+    def fetch(
+        self, indices: Sequence[Index], later: Sequence[Index] = ()
+    ) -> Iterator[Bytes | BaseException | None]:
         """Fetch chunks, some at once.
 
         Args:
             indices: Number of each along every dimension of the array.
+            later: Those of chunks that are likely to be asked for next.
 
         Yields:
             The bytes of each, valid until the next one is asked for in the same thread; None if
@@ -64,10 +68,11 @@ class EncodedChunks:
         for first in range(0, len(indices), CHUNKS_AT_ONCE):
             batch = indices[first : first + CHUNKS_AT_ONCE]
             files = [self._files.find(index) if self._files else None for index in batch]
-            if None in files:
+            if self._files is None or None in files:
                 yield from sync(self.through_icechunk(batch))
             else:
-                yield from self._from_disk(batch, [file for file in files if file])
+                coming = _Coming(self._files, [*indices[first:], *later])
+                yield from self._from_disk(batch, [file for file in files if file], coming)
 
     async def through_icechunk(
         self, indices: Sequence[Index]
@@ -83,19 +88,41 @@ class EncodedChunks:
         ]
 
     def _from_disk(
-        self, indices: Sequence[Index], files: Sequence[ChunkFile]
+        self, indices: Sequence[Index], files: Sequence[ChunkFile], coming: _Coming
     ) -> Iterator[Bytes | BaseException | None]:
         """Read chunks one after the other; Icechunk says what is wrong with one that is not so."""
         for number, file in enumerate(files):
-            encoded = _read(file, files[number + 1 :])
+            encoded = _read(file, partial(coming.announce, number))
             if encoded is None:
                 yield from sync(self.through_icechunk(indices[number : number + 1]))
             else:
                 yield encoded
 
 
-def _read(file: ChunkFile, following: Sequence[ChunkFile]) -> Bytes | None:
-    """Read a chunk, None where there are fewer bytes; if it has to wait, the disk goes on."""
+class _Coming:
+    """Chunks to be read one after the other, of which the disk is told some ahead.
+
+    Args:
+        files: Where they lie.
+        indices: Their numbers along each dimension.
+    """
+
+    def __init__(self, files: ChunkFiles, indices: Sequence[Index]) -> None:
+        self._files, self._indices = files, indices
+        self._announced = 0
+
+    def announce(self, number: int) -> None:
+        """Let the disk begin with a chunk that has to be waited for, and with those after it."""
+        stop = number + CHUNKS_AT_ONCE
+        for index in self._indices[max(number, self._announced) : stop]:
+            file = self._files.find(index)
+            if file is not None:
+                _read_ahead(file)
+        self._announced = stop
+
+
+def _read(file: ChunkFile, announce: Callable[[], None]) -> Bytes | None:
+    """Read a chunk, None where there are fewer bytes; say so before the disk is waited for."""
     room = _room.of(file.length)
     try:
         descriptor = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
@@ -106,7 +133,7 @@ def _read(file: ChunkFile, following: Sequence[ChunkFile]) -> Bytes | None:
         with contextlib.suppress(OSError):
             done = os.preadv(descriptor, [room.data], file.offset, _IF_CACHED)
         if done < file.length:
-            _read_ahead(following)
+            announce()
         while done < file.length:
             more = os.preadv(descriptor, [room[done:].data], file.offset + done)
             if more == 0:
@@ -119,16 +146,15 @@ def _read(file: ChunkFile, following: Sequence[ChunkFile]) -> Bytes | None:
     return room
 
 
-def _read_ahead(files: Sequence[ChunkFile]) -> None:
-    """Let the disk begin with what is asked for next, where the system can be told."""
+def _read_ahead(file: ChunkFile) -> None:
+    """Let the disk begin with a chunk, where the system can be told."""
     advise = getattr(os, "posix_fadvise", None)
     if advise is None:
         return
-    for file in files:
-        with contextlib.suppress(OSError):
-            descriptor = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                for start in range(file.offset, file.offset + file.length, _READ_AHEAD):
-                    advise(descriptor, start, _READ_AHEAD, os.POSIX_FADV_WILLNEED)
-            finally:
-                os.close(descriptor)
+    with contextlib.suppress(OSError):
+        descriptor = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            for start in range(file.offset, file.offset + file.length, _READ_AHEAD):
+                advise(descriptor, start, _READ_AHEAD, os.POSIX_FADV_WILLNEED)
+        finally:
+            os.close(descriptor)

@@ -130,7 +130,9 @@ class Slab:
             if reuse and array.token_axis == 0:
                 held = array.empty(min(size, stop - first)) if held is None else held
             room = held[: end - first] if held is not None and end - first <= len(held) else None
-            yield first, self._headed(array.read(self.slot, self.depth, first, end, out=room))
+            ahead = min(size, stop - end)
+            values = array.read(self.slot, self.depth, first, end, out=room, ahead=ahead)
+            yield first, self._headed(values)
             first = end
 
     def rows(self, indices: npt.NDArray[np.integer]) -> Floats:

@@ -11,7 +11,7 @@ import xarray as xr
 import zarr
 from zarr.core.sync import sync
 
-from store import open_store
+from store import fetch, open_store
 from store.arrays import member
 from store.errors import MissingChunkError
 from store.fetch import EncodedChunks
@@ -112,22 +112,38 @@ def test_threads_that_read_side_by_side_keep_to_their_own_room(filled, toy, alon
             np.testing.assert_array_equal(values, toy.values(slab.step, "residual")[slab.depth])
 
 
-def test_a_file_that_comes_in_pieces_or_not_at_once_is_read_whole(filled, toy, alone, monkeypatch):
-    """As from a disk that has to be waited for: nothing is in memory, then a bit at a time."""
-    preadv, refused = os.preadv, []
+@pytest.fixture
+def slow_disk(monkeypatch):
+    """A disk that has to be waited for: nothing is in memory, then a bit at a time comes."""
+    preadv = os.preadv
 
     def slow(descriptor, buffers, offset, flags=0):
         if flags:
-            refused.append(offset)
             raise BlockingIOError
         return preadv(descriptor, [buffers[0][:1000]], offset)
 
     monkeypatch.setattr(os, "preadv", slow)
+
+
+@pytest.mark.parametrize("rows", [16, 32, 64])
+def test_a_disk_that_has_to_be_waited_for_is_told_what_comes_next(
+    filled, toy, alone, slow_disk, monkeypatch, rows
+):
+    told, read_ahead = [], fetch._read_ahead
+
+    def noted(file):
+        told.append(file.path.name)
+        read_ahead(file)
+
+    monkeypatch.setattr(fetch, "_read_ahead", noted)
     (slab,) = slabs(filled, toy.PATH, steps=[9], layers=[2])
-    np.testing.assert_array_equal(
-        np.concatenate([rows for _, rows in slab.blocks()]), toy.values(9, "residual")[2]
-    )
-    assert len(refused) == 4
+    blocks = slab.blocks(rows=rows)
+    _, first = next(blocks)
+    # What is read, and as much again where that is all that is left.
+    assert len(set(told)) == min(2 * rows // 16, 4)
+    values = np.concatenate([first, *(rows for _, rows in blocks)])
+    np.testing.assert_array_equal(values, toy.values(9, "residual")[2])
+    assert len(set(told)) == 4
 
 
 def test_what_a_transaction_has_written_is_not_looked_for_in_a_snapshot(filled, toy):
