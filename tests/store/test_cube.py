@@ -72,9 +72,9 @@ def test_selecting_reads_only_what_is_selected(filled, monkeypatch):
     done = []
     read = ActivationArray.read
 
-    def counted(self, *place):
+    def counted(self, *place, **options):
         done.append((self.path, *place))
-        return read(self, *place)
+        return read(self, *place, **options)
 
     monkeypatch.setattr(ActivationArray, "read", counted)
     rows = array.sel(model="wide", step=3, layer=2, token=slice(10, 12)).values
