@@ -108,18 +108,27 @@ class _Table:
         at, count = self.vector(field)
         return [self._element(at + 4 * number) for number in range(count)]
 
-    def search(self, field: int, index: Index) -> _Table | None:
-        """Return the table of a sorted vector whose first field is an index, None without one."""
+    def search(self, field: int, index: Index) -> int | None:
+        """Return which table of a sorted vector has an index as its first field, None without."""
         at, high = self.vector(field)
         low = 0
         while low < high:
             middle = (low + high) // 2
-            found = self._element(at + 4 * middle)
-            own = tuple(found.numbers(0).tolist())
+            own = self._element(at + 4 * middle).index()
             if own == index:
-                return found
+                return middle
             low, high = (middle + 1, high) if own < index else (low, middle)
         return None
+
+    def element(self, field: int, number: int) -> _Table | None:
+        """Return one table of a vector, None where it has fewer."""
+        at, count = self.vector(field)
+        return self._element(at + 4 * number) if number < count else None
+
+    def index(self) -> Index:
+        """Return the first field, numbers of 32 bits."""
+        at, count = self.vector(0)
+        return struct.unpack_from(f"<{count}I", self.data, at)
 
     def _element(self, at: int) -> _Table:
         return _Table(self.data, at + _u32(self.data, at))
@@ -136,6 +145,9 @@ class ChunkFiles:
 
     def __init__(self, directory: Path, snapshot: str, array: str) -> None:
         self._directory, self._snapshot, self._array = directory, snapshot, array
+        self._chunks = directory / "chunks"
+        self._last: tuple[_Table, int] | None = None
+        """The array in the manifest that lists the last chunk that was found, and its number."""
 
     def find(self, index: Index) -> ChunkFile | None:
         """Say where a chunk lies.
@@ -152,20 +164,34 @@ class ChunkFiles:
             return None
 
     def _found(self, index: Index) -> ChunkFile | None:
+        reference = self._following(index) or self._searched(index)
+        # Without an id it is kept in the manifest, or elsewhere.
+        if reference is None or reference.place(4) is None:
+            return None
+        path = self._chunks / _name(reference.bytes_at(4, _LONGEST_ID))
+        return ChunkFile(path, reference.number(2), reference.number(3))
+
+    def _following(self, index: Index) -> _Table | None:
+        """Look where the manifest of the last chunk goes on: most are asked for in its order."""
+        if self._last is None:
+            return None
+        array, number = self._last
+        reference = array.element(1, number + 1)
+        if reference is None or reference.index() != index:
+            return None
+        self._last = array, number + 1
+        return reference
+
+    def _searched(self, index: Index) -> _Table | None:
         node, manifests, extents = self._manifests
         inside = (extents[:, :, 0] <= index) & (extents[:, :, 1] > index)
-        for number in np.flatnonzero(inside.all(axis=1)).tolist():
-            for array in _read(self._directory / "manifests" / manifests[number], _MANIFEST):
-                reference = array.search(1, index) if array.bytes_at(0, 8) == node else None
-                if reference is not None:
-                    return self._file(reference)
+        for place in np.flatnonzero(inside.all(axis=1)).tolist():
+            for array in _read(self._directory / "manifests" / manifests[place], _MANIFEST):
+                number = array.search(1, index) if array.bytes_at(0, 8) == node else None
+                if number is not None:
+                    self._last = array, number
+                    return array.element(1, number)
         return None
-
-    def _file(self, reference: _Table) -> ChunkFile | None:
-        if reference.place(4) is None:  # It is kept in the manifest, or elsewhere.
-            return None
-        path = self._directory / "chunks" / _name(reference.bytes_at(4, _LONGEST_ID))
-        return ChunkFile(path, reference.number(2), reference.number(3))
 
     @cached_property
     def _manifests(self) -> tuple[bytes, list[str], npt.NDArray[np.uint32]]:
