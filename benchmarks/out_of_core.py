@@ -29,6 +29,7 @@ from analysis.engines import THREADS
 from analysis.tasks import SlabTask, run_slab_tasks
 from analysis.work import find_work
 from benchmarks.figures import Figure
+from benchmarks.page_cache import forget
 from benchmarks.rates import PATH, activations, prepare, write_layers
 from store.repository import Repository
 from store.slab import slabs
@@ -72,11 +73,15 @@ def _small(place: Path, *, held: bool) -> list[Figure]:
     run_slab_tasks(tiny)
     loop = _seconds("one thread of Zarr and NumPy", lambda: _loop(repository))
     reading = _seconds("reading alone", lambda: _read(repository))
+    forget(place)
+    reading_disk = _seconds("reading alone, from the disk", lambda: _read(repository))
     threads = _timed(_copy(place, "threads"), THREADS, COSINE)
     with _cluster(1) as (client, address):
         client.run(run_slab_tasks, tiny)
         alone = _timed(_copy(place, "alone"), address, COSINE)
         one = _timed(_copy(place, "one"), address, MOMENTS)
+        forget(place)
+        alone_disk = _timed(_copy(place, "alone from the disk"), address, COSINE)
     with _cluster(WORKERS) as (client, address):
         client.run(run_slab_tasks, tiny)
         workers = _timed(_copy(place, "workers"), address, COSINE)
@@ -87,7 +92,15 @@ def _small(place: Path, *, held: bool) -> list[Figure]:
         Figure("average cosine, two workers", workers / loop, "×", bar, "at most", against),
         Figure("average cosine, threads", threads / loop, "×", bar, "at most", against),
         Figure(
-            "average cosine, one worker",
+            "average cosine, one worker, from the disk",
+            alone_disk / reading_disk,
+            "×",
+            1.3 if held else None,
+            "at most",
+            f"reading alone, {about}",
+        ),
+        Figure(
+            "the same from the page cache",
             alone / reading,
             "×",
             1.3 if held else None,

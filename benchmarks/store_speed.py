@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import statistics
 import tempfile
@@ -16,6 +15,7 @@ import numpy as np
 
 from benchmarks.activations import Values, synthetic
 from benchmarks.figures import Figure
+from benchmarks.page_cache import forget
 from benchmarks.store_contenders import Contender, contenders
 from store.durable import sync_filesystem
 
@@ -66,7 +66,7 @@ def _run(contender: Contender, place: Path, values: Values) -> Run:
     ):
         write, write_cpu = _timed(lambda: contender.write(place, values))
     sync, _ = _timed(lambda: sync_filesystem(place))
-    _forget(place)
+    forget(place)
     cold, _ = _timed(lambda: contender.read(place))
     warm, read_cpu = _timed(lambda: contender.read(place))
     draw = np.random.default_rng(0)
@@ -94,15 +94,6 @@ def _timed(work: Callable[[], object]) -> tuple[float, float]:
 def _cpu() -> float:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
-
-
-def _forget(place: Path) -> None:
-    """Drop the files below a directory from the page cache; they are on the disk already."""
-    for path in place.rglob("*"):
-        if path.is_file():
-            descriptor = os.open(path, os.O_RDONLY)
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            os.close(descriptor)
 
 
 def _figures(runs: dict[str, list[Run]], raw: int, dtype: str) -> list[Figure]:
