@@ -47,7 +47,9 @@ class EncodedChunks:
         self._prototype = default_buffer_prototype()
         self._files: ChunkFiles | None = None
         # A transaction may hold chunks of its own; a snapshot stays as it is.
-        if directory is not None and isinstance(self._store, IcechunkStore):
+        if directory is None or not hasattr(os, "preadv"):
+            return
+        if isinstance(self._store, IcechunkStore):
             session = self._store.session
             if session.read_only:
                 self._files = ChunkFiles(directory, str(session.snapshot_id), self._prefix)

@@ -170,6 +170,20 @@ def test_small_chunks_that_lie_in_manifests_are_left_to_icechunk(toy, tmp_path):
     )
 
 
+def test_without_the_calls_of_linux_icechunk_reads(filled, toy, monkeypatch):
+    monkeypatch.delattr(os, "preadv")
+    array = site_array(filled, toy, "residual")
+    asked, through = [], EncodedChunks.through_icechunk
+
+    async def noted(self, indices):
+        asked.extend(indices)
+        return await through(self, indices)
+
+    monkeypatch.setattr(EncodedChunks, "through_icechunk", noted)
+    assert all(len(found) for found in EncodedChunks(array, Path(filled.uri)).fetch([(0, 0, 0, 0)]))
+    assert asked == [(0, 0, 0, 0)]
+
+
 def cut_in_half(path):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
