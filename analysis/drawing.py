@@ -32,6 +32,7 @@ _MARKERS: Final = "os^Dvp"
 _MOST_STEP_TICKS: Final = 12
 _MOST_LARGE_TICKS: Final = 8
 _SHORT: Final = 40
+_LABEL_COLUMNS: Final = 44
 _HARD: Final = "\u00a0"
 _ABSCISSAE: Final[dict[Abscissa, str]] = {
     "relative_depth": "relative depth (layer / number of blocks)",
@@ -118,7 +119,8 @@ def label_axes(axes: Axes, values: xr.DataArray, x: Abscissa, drawn: Sequence[Cu
     """Say what runs along both axes of a panel, and space its ticks."""
     units = values.attrs.get("units", "")
     name = str(values.attrs.get("long_name", str(values.name).replace("_", " ")))
-    axes.set_ylabel(name if units in ("", "1") else f"{name} [{units}]")
+    label = name if units in ("", "1") else f"{name} [{units}]"
+    axes.set_ylabel(textwrap.fill(label, _LABEL_COLUMNS))
     axes.set_xlabel(_ABSCISSAE[x])
     axes.grid(visible=True, linewidth=0.4, alpha=0.5)
     axes.spines[["top", "right"]].set_visible(False)

@@ -139,7 +139,8 @@ def compare_results(
         if left_out({name: compared}):
             samples += [_samples_told(table) for table in tables]
         if compared.sizes[MODEL] and np.isfinite(compared["difference"]).any():
-            found[name] = compared.assign_attrs(long_name=METRICS[metric].long_name)
+            long_name = sides[1][name][metric].attrs.get("long_name", metric)
+            found[name] = compared.assign_attrs(long_name=long_name)
     if not found and samples:
         raise StoreError(
             f"{before.name} and {after.name} have values of {metric} for {population!r} of"

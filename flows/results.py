@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 import xarray as xr
+import zarr
 
 from analysis.boxes import SINK_RATES
 from analysis.curve_values import select
@@ -20,7 +22,7 @@ from flows.measurement import complete_steps, find_models, require_known
 from store.errors import StoreError
 from store.metrics import open_metrics
 from store.repository import Repository
-from store.schema import BLOCK, LAYER, METRICS_GROUP, POPULATION, SITES, STEP
+from store.schema import BLOCK, LAYER, METRICS_GROUP, POPULATION, SITES, SOURCE_SUFFIX, STEP
 
 Cell = str | int | float
 
@@ -66,8 +68,6 @@ def open_results(store_uri: str, metric: str, selection: Selection) -> dict[str,
         UnknownNameError: If there is no such corpus, model, step, layer or other label.
         StoreError: If the metric has not been computed.
     """
-    if not is_result(metric):
-        raise UnknownMetricError(metric, METRICS)
     repository = Repository.open(store_uri, read_only=True)
     held = find_models(
         repository,
@@ -76,7 +76,10 @@ def open_results(store_uri: str, metric: str, selection: Selection) -> dict[str,
         snapshot=selection.snapshot,
     )
     root = repository.read(selection.snapshot)
-    measured = [model for model in held if f"{model.path}/{METRICS_GROUP}/{metric}" in root]
+    stored = {model.path: _stored(root, model.path) for model in held}
+    measured = [model for model in held if metric in stored[model.path]]
+    if not measured and not is_result(metric):
+        raise UnknownMetricError(metric, {*METRICS, *chain.from_iterable(stored.values())})
     if not measured:
         raise StoreError(
             f"{metric} has not been computed for anything chosen in {store_uri}:"
@@ -101,6 +104,13 @@ def open_results(store_uri: str, metric: str, selection: Selection) -> dict[str,
         corpus: select(_narrowed(found, selection), metric, selection.picked)
         for corpus, found in opened.items()
     }
+
+
+def _stored(root: zarr.Group, path: str) -> set[str]:
+    """Return the metrics of a model that have been computed, those of one's own among them."""
+    found = root.get(f"{path}/{METRICS_GROUP}")
+    names = set(found.array_keys()) if isinstance(found, zarr.Group) else set()
+    return {name for name in names if name + SOURCE_SUFFIX in names}
 
 
 def is_result(name: str) -> bool:

@@ -85,7 +85,7 @@ class Watcher:
         if strict and found.lost:
             lost = found.lost[0]
             raise type(lost)(
-                f"{lost}; a run that is yet to begin needs its folder at least"
+                f"{lost} (a run that is yet to begin needs its folder at least)"
             ) from lost
         failures: dict[str, str] = {}
         for name, reason in found.broken.items():

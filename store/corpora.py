@@ -157,7 +157,7 @@ def _create_corpus(
             refuse_other(
                 f"corpus {spec.name!r}",
                 identity_difference(attributes_without(stored, GROWTH), spec.attributes()),
-                "Give the corpus another name",
+                "Give the options it was stored with, or give the corpus another name",
             )
             return
         group = root.create_group(spec.name, attributes=spec.attributes())

@@ -63,7 +63,8 @@ def create_item_corpus(
             different = identity_difference(stored.attrs.asdict(), spec.attributes())
             if different:
                 what = f"corpus {spec.name!r}"
-                raise IdentityConflictError(what, different, "Give the corpus another name")
+                advice = "Give the options it was stored with, or give the corpus another name"
+                raise IdentityConflictError(what, different, advice)
             return
         group = root.create_group(spec.name, attributes=spec.attributes())
         bounds = _write_contents(group, items, digests)

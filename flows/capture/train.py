@@ -79,10 +79,11 @@ def train_tiny(
         progress: Called with each kept step and its loss over the held-out text.
 
     Raises:
-        InputError: If a text is too short, or no step is wanted.
+        InputError: If a text is too short, no step is wanted, or the folder holds another run.
     """
     if not steps or min(steps) < 0:
         raise InputError(f"steps {list(steps)}: expected at least one, none of them negative")
+    _refuse_other_run(directory, steps)
     tokenizer = _train_tokenizer(text, family, of_bytes=of_bytes)
     training = _ids(tokenizer, text, "the text to train on")
     checking = _ids(tokenizer, held_out, "the held-out part, for the loss,")
@@ -101,6 +102,17 @@ def train_tiny(
             if progress is not None:
                 progress(step, loss)
     return kept
+
+
+def _refuse_other_run(directory: Path, steps: Sequence[int]) -> None:
+    """Leave a run alone that these steps would replace in part, and so mix with another."""
+    made = {f"checkpoint-{step}" for step in steps}
+    others = sorted(folder.name for folder in directory.glob("checkpoint-*"))
+    if other := next((name for name in others if name not in made), None):
+        raise InputError(
+            f"{directory} holds {other}, which is none of the steps to keep"
+            f" ({', '.join(map(str, sorted(steps)))}): it is another run; give another folder"
+        )
 
 
 @contextmanager

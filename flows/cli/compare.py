@@ -113,3 +113,5 @@ def compare(
     click.echo(f"{report.computed:,} {done}{took}, {report.up_to_date:,} up to date")
     if output is not None and not plan:
         say(f"Wrote {output}")
+    elif not plan:
+        say(f"Next: actlas compare {over} -o FILE.png")

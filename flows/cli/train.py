@@ -82,7 +82,7 @@ def train_tiny(
     if as_json:
         print_json([{"step": k.step, "loss": k.loss, "directory": str(k.directory)} for k in kept])
         return
-    say(f"Next: actlas study training-dynamics --models {directory} --corpus NAME")
+    say(f"Next: actlas ingest {directory} --corpus NAME")
 
 
 def _texts(file: Path | None) -> tuple[str, str]:

@@ -49,6 +49,18 @@ def results() -> xr.Dataset:
     )
 
 
+def test_a_long_name_stays_within_the_figure(results: xr.Dataset) -> None:
+    name = "share of the variance along the ten largest principal components of a model's rows"
+    results["drift_norm"].attrs["long_name"] = name
+    figure = plot_metric(results, "drift_norm")
+    figure.draw_without_rendering()
+    label = figure.axes[0].yaxis.label
+    assert label.get_text().split() == [*name.split(), "[activation]"]
+    extent = label.get_window_extent()
+    assert extent.y0 >= 0
+    assert extent.y1 <= figure.bbox.height
+
+
 def test_depth_curves_take_the_last_step_and_the_layers_of_each_model(results: xr.Dataset) -> None:
     small, large = curves(results, "drift_norm", x="relative_depth", hue="model")
     assert (small.label, large.label) == ("small", "large")

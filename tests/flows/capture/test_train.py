@@ -54,6 +54,14 @@ def test_the_same_seed_gives_the_same_weights_on_any_number_of_threads(tmp_path:
     assert runs["one"].tokenizer_sha256 == runs["three"].tokenizer_sha256
 
 
+def test_another_run_is_left_alone(tmp_path: Path) -> None:
+    own = tmp_path / "checkpoint-500"
+    own.mkdir()
+    with pytest.raises(InputError, match=r"holds checkpoint-500, which is none of .*\(0, 2\)"):
+        train_tiny(TEXT, tmp_path, held_out=HELD_OUT, steps=(0, 2))
+    assert list(tmp_path.iterdir()) == [own]
+
+
 def test_too_short_a_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"the held-out part, for the loss, is too short"):
         train_tiny(TEXT, tmp_path, held_out="too short", steps=(0,))

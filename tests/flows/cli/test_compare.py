@@ -45,7 +45,9 @@ def test_what_is_compared_is_kept_and_drawn(
     assert (first["computed"], first["up_to_date"]) == (matrices, 0)
     assert figure.stat().st_size > 5000
     again = invoke(filled, "compare", over, "--sample", "200")
-    assert again.output == f"0 matrices computed, {matrices} up to date\n"
+    done, following = again.output.splitlines()
+    assert done == f"0 matrices computed, {matrices} up to date"
+    assert following.startswith("Next: actlas compare ")
 
 
 def test_one_matrix_is_not_several(filled: str) -> None:
