@@ -174,9 +174,13 @@ def test_choices_change_the_figures(page: Browser) -> None:
 
 def test_sliders_answer_to_keys(page: Browser) -> None:
     handles = f"{FIND}.filter((node) => node.classList?.contains('noUi-handle'))"
+    page.wait(f"{handles}.every((node) => node.hasAttribute('aria-label'))")
+    named = page.evaluate(f"{handles}.map((node) => node.getAttribute('aria-label'))")
+    assert named == ["Steps, from", "Steps, to", "Layers, from", "Layers, to", "Layer"]
     page.evaluate(f"{handles}[0].focus()")
     page.press("ArrowRight")
     page.wait(f"{MODEL}('steps').value[0] === 1")
+    page.wait(f"{handles}[0].getAttribute('aria-valuetext') === '5'")  # the step, not its place
     page.wait(f"!{MODEL}('depth').renderers[2].data_source.data.step.includes(0)")
     page.evaluate(f"{handles}[3].focus()")
     page.press("ArrowLeft")
