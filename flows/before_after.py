@@ -10,7 +10,6 @@ import numpy as np
 import xarray as xr
 
 from analysis.errors import UnknownPopulationError
-from analysis.metrics import METRICS
 from analysis.metrics.metric import STDERR
 from analysis.samples import samples_of, tell_samples
 from flows.results import Selection, open_results

@@ -39,7 +39,8 @@ class Choices:
         self._corpus = Select(title="Corpus", name="corpus", **common)
         self._models = CheckboxGroup(name="models", inline=True, **common)
         self._known_steps = CustomJSTickFormatter(
-            args={"steps": []}, code="return (steps[tick] ?? steps.at(-1) ?? tick).toLocaleString('en')"
+            args={"steps": []},
+            code="return (steps[tick] ?? steps.at(-1) ?? tick).toLocaleString('en')",
         )
         self._site = Select(title="Site", name="site", **common)
         self._metric = Select(title="Metric", name="metric", **common)
