@@ -76,10 +76,10 @@ def open_results(store_uri: str, metric: str, selection: Selection) -> dict[str,
         snapshot=selection.snapshot,
     )
     root = repository.read(selection.snapshot)
-    stored = {model.path: _stored(root, model.path) for model in held}
-    measured = [model for model in held if metric in stored[model.path]]
+    results = {model.path: _stored(root, model.path) for model in held}
+    measured = [model for model in held if metric in results[model.path]]
     if not measured and not is_result(metric):
-        raise UnknownMetricError(metric, {*METRICS, *chain.from_iterable(stored.values())})
+        raise UnknownMetricError(metric, {*METRICS, *chain.from_iterable(results.values())})
     if not measured:
         raise StoreError(
             f"{metric} has not been computed for anything chosen in {store_uri}:"
