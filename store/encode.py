@@ -20,7 +20,7 @@ from zarr.core.sync import sync
 
 from .arrays import member
 from .blosc_encoding import ChunkEncoding
-from .encoded import EncodedBytes, run_all
+from .encoded import STORED_AT_ONCE, EncodedBytes, run_all
 from .errors import IncompleteError, InvalidBlockError, NonFiniteError
 from .freed_memory import keep_freed_memory
 from .layout import checksum, token_chunks
@@ -33,9 +33,6 @@ Floats = npt.NDArray[np.float32]
 ENCODED_AT_ONCE = min(8, -(-(os.cpu_count() or 1) // 2))
 """Chunks encoded at once: storing them and what makes the next ones keeps the other processors
 busy, and where two are threads of one core, two that encode slow each other down by half."""
-
-STORED_AT_ONCE = 16
-"""Chunks on their way to the disk or over the network at once."""
 
 
 @cache
@@ -55,6 +52,7 @@ class SiteWriter:
         layers: Layers or blocks to be written, by default all that the array has.
         n_tokens: Tokens that the step is to have, by default as many as the axis.
         held_tokens: Tokens stored before, whose whole chunks stay as they are.
+        stored_at_once: Chunks on their way to the store at once.
         on_stored: Told how many encoded bytes each chunk took when it is stored.
 
     Attributes:
@@ -75,6 +73,7 @@ class SiteWriter:
         layers: Sequence[int] | None = None,
         n_tokens: int | None = None,
         held_tokens: int = 0,
+        stored_at_once: int = STORED_AT_ONCE,
         on_stored: Callable[[int], None] = lambda _: None,
     ) -> None:
         keep_freed_memory()
@@ -94,6 +93,7 @@ class SiteWriter:
         self._depth = len(self._labels) or None
         self._rows = array.chunks[1:][self._token_axis]
         self._encoding, self._on_stored = ChunkEncoding.of(array), on_stored
+        self._stored_at_once = stored_at_once
         self._fill = array.fill_value
         self._undefined = undefined_tokens(group, variable)
         self._group = group
@@ -227,7 +227,7 @@ class SiteWriter:
     ) -> None:
         loop, encoders = asyncio.get_running_loop(), _encoders(os.getpid())
         encoding = asyncio.Semaphore(ENCODED_AT_ONCE)
-        storing = asyncio.Semaphore(STORED_AT_ONCE)
+        storing = asyncio.Semaphore(self._stored_at_once)
         store = self._group.store
 
         async def put(depth: int | None, chunk: int, part: Floats) -> None:
@@ -281,7 +281,7 @@ class SiteWriter:
         return f"{self._group.path}/{self.site}/c/" + "/".join(map(str, (self._slot, *index)))
 
     async def _copy(self, group: zarr.Group) -> None:
-        storing = asyncio.Semaphore(STORED_AT_ONCE)
+        storing = asyncio.Semaphore(self._stored_at_once)
         prototype = default_buffer_prototype()
         source, target = self._group.store, group.store
 

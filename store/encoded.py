@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable
+from typing import Final
 
 import numpy as np
 from zarr.buffer.cpu import Buffer
+
+STORED_AT_ONCE: Final = 16
+"""Chunks on their way at once: enough to hide the latency of an object store."""
+
+STORED_ON_DISK_AT_ONCE: Final = 6
+"""The same for a disk, which more would only fill memory with."""
 
 
 class EncodedBytes(Buffer):

@@ -16,6 +16,7 @@ from .cells import read_texts
 from .completion import completed, counted, write_coordinates, write_layers
 from .early_sync import EarlySync
 from .encode import SiteWriter
+from .encoded import STORED_AT_ONCE, STORED_ON_DISK_AT_ONCE
 from .errors import (
     ConflictError,
     InvalidBlockError,
@@ -69,7 +70,9 @@ class StepWriter:
         self.n_tokens, self.held_tokens = reservation.n_tokens, reservation.held_tokens
         self._held: dict[str, HeldRows] = {}
         self._heartbeat = Heartbeat(repository.location, self._renew, request.takeover_after)
-        self._early_sync = EarlySync(repository.location.directory)
+        directory = repository.location.directory
+        at_once = STORED_AT_ONCE if directory is None else STORED_ON_DISK_AT_ONCE
+        self._early_sync = EarlySync(directory)
         self._open = True
         try:
             self._session, self._group = self._begin()
@@ -82,6 +85,7 @@ class StepWriter:
                     layers=self.layers.get(name),
                     n_tokens=self.n_tokens,
                     held_tokens=self.held_tokens,
+                    stored_at_once=at_once,
                     on_stored=self._early_sync.note,
                 )
                 for name in self.sites
