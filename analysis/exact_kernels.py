@@ -6,13 +6,13 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from analysis.neighbor_kernels import Floats, Integers, compiled, replace_worst
+from analysis.candidate_kernels import select_smallest
+from analysis.neighbor_kernels import Floats, Integers, compiled
 
 Reading: TypeAlias = tuple[float, Floats, float, float]
 """Of squared distances by products: the factor that distances were multiplied by, the norm of
 each row (token), and the relative and the least error that `slack` takes."""
 
-_FURTHEST: Final = float(np.finfo(np.float64).max)
 _AT_ONCE: Final = 4
 """Rows whose distances are summed side by side: that many reads of memory are under way."""
 
@@ -79,6 +79,19 @@ def _square_distances(
 
 
 @compiled()
+def _settle_tie(squares: Floats, tokens: Integers, order: Integers, place: int) -> None:
+    """Move a candidate before those at the same distance that have larger numbers."""
+    own = order[place]
+    while place > 0:
+        other = order[place - 1]
+        if squares[other] != squares[own] or tokens[other] < tokens[own]:
+            break
+        order[place] = other
+        place -= 1
+    order[place] = own
+
+
+@compiled()
 def rank_candidates(
     rows: Floats,
     kept: Integers,
@@ -107,34 +120,35 @@ def rank_candidates(
     scale, norms, relative, least = reading
     k = distances.shape[1]
     squares = np.empty(candidates.shape[1] + _AT_ONCE)
-    nearest = np.empty((1, k))
-    places = np.empty((1, k), np.int64)
+    scratch = np.empty_like(squares)
+    numbered = np.zeros(len(squares), np.int32)
     numbers = np.empty(_AT_ONCE, np.int64)
     for q in range(queries.shape[0]):
         count = counts[q]
         order = np.argsort(values[q, :count])
         tokens = candidates[q][order]
-        nearest[:] = _FURTHEST
+        limit = np.inf
         measured = 0
-        while measured < count:
-            radius = scale * np.sqrt(nearest[0, 0])
-            limit = radius * radius + _slack(norms[q], radius, relative, least)
-            if values[q, order[measured]] > limit:
-                break
+        due = k
+        while measured < count and values[q, order[measured]] <= limit:
             several = min(_AT_ONCE, count - measured)
             for place in range(several):
                 numbers[place] = kept[tokens[measured + place]]
             _square_distances(rows, kept[queries[q]], numbers, several, squares[measured:])
-            for place in range(measured, measured + several):
-                if squares[place] < nearest[0, 0]:
-                    replace_worst(nearest, places, 0, squares[place], place)
             measured += several
-        by_number = np.argsort(tokens[:measured])
-        by_distance = np.argsort(squares[:measured][by_number], kind="mergesort")
+            if measured >= due and measured < count:
+                for place in range(measured):
+                    scratch[place] = squares[place]
+                select_smallest(scratch, numbered, measured, k)
+                radius = scale * np.sqrt(scratch[k - 1])
+                limit = radius * radius + _slack(norms[q], radius, relative, least)
+                due = measured + k // _AT_ONCE
+        nearest = np.argsort(squares[:measured])
+        for place in range(1, measured):
+            _settle_tie(squares, tokens, nearest, place)
         for place in range(k):
-            chosen = by_number[by_distance[place]]
-            distances[q, place] = np.sqrt(squares[chosen])
-            indices[q, place] = tokens[chosen]
+            distances[q, place] = np.sqrt(squares[nearest[place]])
+            indices[q, place] = tokens[nearest[place]]
 
 
 @compiled("reassoc", "contract")

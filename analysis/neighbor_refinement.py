@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from analysis.candidate_kernels import collect_near
 from analysis.centred_rows import CentredRows
 from analysis.exact_kernels import rank_candidates, squares_within
-from analysis.neighbor_kernels import collect_near
 from analysis.reduced_rows import Space
 
 Integers = npt.NDArray[np.int64]

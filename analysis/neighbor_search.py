@@ -11,18 +11,21 @@ from typing import Final, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from analysis.candidate_kernels import UNSEEN, fill_heaps, scan_tile
 from analysis.centred_rows import CentredRows
 from analysis.exact_kernels import rank_candidates, squares_within
-from analysis.neighbor_kernels import UNSEEN, scan_tile
 from analysis.neighbor_refinement import refine
 from analysis.reduced_rows import ReducedRows, Space
 
 Task = TypeVar("Task")
 
-_Norms: TypeAlias = npt.NDArray[np.float32]
+_Singles: TypeAlias = npt.NDArray[np.float32]
 _Tokens: TypeAlias = npt.NDArray[np.int32]
 
 _STRIP_BLOCKS: Final = 8
+_MANY: Final = 32
+"""Candidates from which selecting them in a first tile is faster than offering them one by one."""
+
 _REFINE_PRODUCTS: Final = 1 << 21
 
 
@@ -69,17 +72,27 @@ class Search:
         blocks = self._blocks(self._block_rows)
         locks = [threading.Lock() for _ in blocks]
 
-        def heaps(block: slice) -> tuple[_Norms, npt.NDArray[np.int64], _Norms, _Tokens]:
+        def heaps(block: slice) -> tuple[_Singles, npt.NDArray[np.int64], _Singles, _Tokens]:
             return self._norms[block], self._groups[block], values[block], indices[block]
+
+        def multiplied(left: int, right: int, buffer: _Singles) -> _Singles:
+            rows, columns = self._space.block(blocks[left]), self._space.block(blocks[right])
+            tile = buffer[: len(rows) * len(columns)].reshape(len(rows), len(columns))
+            return np.matmul(rows, columns.T, out=tile)
+
+        def own(number: int) -> None:
+            tile = multiplied(number, number, np.empty(self._block_rows**2, np.float32))
+            block = blocks[number]
+            if count < _MANY:
+                scan_tile(tile, heaps(block), heaps(block), block.start, block.start)
+            else:
+                fill_heaps(tile, heaps(block), block.start)
 
         def strip(task: tuple[int, list[int]]) -> None:
             left, partners = task
-            rows = self._space.block(blocks[left])
             buffer = np.empty(self._block_rows**2, np.float32)
             for right in partners:
-                columns = rows if right == left else self._space.block(blocks[right])
-                tile = buffer[: len(rows) * len(columns)].reshape(len(rows), len(columns))
-                np.matmul(rows, columns.T, out=tile)
+                tile = multiplied(left, right, buffer)
                 with ExitStack() as held:
                     for block in sorted({left, right}):
                         held.enter_context(locks[block])
@@ -91,11 +104,12 @@ class Search:
                         blocks[right].start,
                     )
 
+        self._share(own, range(len(blocks)))
         self._share(strip, _strips(len(blocks)))
         return values, indices
 
     def rank(
-        self, values: _Norms, candidates: _Tokens, k: int
+        self, values: _Singles, candidates: _Tokens, k: int
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
         """Return the k nearest of the candidates by exact differences.
 
@@ -127,7 +141,9 @@ class Search:
         self._share(block, self._blocks(self._block_rows))
         return distances, indices
 
-    def certified(self, furthest: _Norms, radii: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    def certified(
+        self, furthest: _Singles, radii: npt.NDArray[np.float64]
+    ) -> npt.NDArray[np.bool_]:
         """Tell which tokens cannot have a neighbour outside their candidates.
 
         Args:
@@ -171,14 +187,14 @@ class Search:
 
 
 def _strips(blocks: int) -> list[tuple[int, list[int]]]:
-    """Cut the pairs of blocks, each once, into strips that share their first block.
+    """Cut the pairs of different blocks, each once, into strips that share their first block.
 
-    Pairs go round the circle, block a with a, a + 1, ..., a + blocks / 2, so that all blocks have
-    as many; strips that follow one another write to different blocks.
+    Pairs go round the circle, block a with a + 1, a + 2, ..., a + blocks / 2, so that all blocks
+    have as many; strips that follow one another write to different blocks.
     """
     furthest = blocks // 2
     strips = []
-    for start in range(0, furthest + 1, _STRIP_BLOCKS):
+    for start in range(1, furthest + 1, _STRIP_BLOCKS):
         for first in range(blocks):
             partners = [
                 (first + offset) % blocks

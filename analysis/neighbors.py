@@ -59,7 +59,7 @@ def nearest_neighbors(
     threads: int = 1,
     groups: Integers | None = None,
     minimum: int | None = None,
-    block_rows: int = 1024,
+    block_rows: int = 768,
 ) -> Neighbors:
     """Find the k nearest neighbours of every distinct row, exactly.
 

@@ -131,7 +131,7 @@ def test_reduced_squares_never_exceed_exact_ones_by_more_than_the_slack(
 @settings(max_examples=100, deadline=None)
 @given(
     drawn=drawn,
-    k=st.integers(1, 4),
+    k=st.one_of(st.integers(1, 4), st.integers(28, 40)),
     extra=st.integers(0, 8),
     block_rows=st.integers(5, 80),
     sequences=st.integers(0, 5),
