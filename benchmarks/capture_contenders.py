@@ -21,8 +21,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 # PyTorch is imported by these: before it, `flows` says how the threads of OpenMP wait.
 from benchmarks.memory import forget_peak, peak, resident
 from flows.capture import Tokens, find_checkpoints, from_ids
+from flows.capture.affordable import batch_size, row_bytes, window_tokens
 from flows.capture.batches import Pending, windows
-from flows.capture.forward import batch_size, capture_stacks, window_tokens
+from flows.capture.forward import capture_stacks
 from flows.capture.parts import Part
 from flows.capture.running import evaluating, run
 from flows.capture.sites import available_sites, site_shapes
@@ -84,7 +85,8 @@ def bare(loaded: LoadedModel, tokens: Tokens, _folder: Path) -> None:
     size = batch_size(loaded, ["residual"])
     rows = chunk_rows(loaded.stack.width, len(tokens))
     with evaluating(loaded.model):
-        for window in windows(tokens, window_tokens(tokens, shapes, size), rows):
+        n_tokens = window_tokens(tokens, row_bytes(shapes) * tokens.n_rows, size)
+        for window in windows(tokens, n_tokens, rows):
             pending = Pending(tokens, window, 0)
             while pending:
                 batch = pending.batch(size)
@@ -168,12 +170,16 @@ def hidden_states(loaded: LoadedModel, tokens: Tokens) -> Iterator[torch.Tensor]
     yield from map(torch.cat, collected)
 
 
+NAIVE = "naive"
+STORING = ("fast", "stored")
+"""Those that make a store, of the contenders."""
+
 CONTENDERS: Mapping[str, Contender] = {
     "bare": bare,
     "captured": captured,
     "fast": fast,
     "stored": stored,
-    "naive": naive,
+    NAIVE: naive,
 }
 
 
