@@ -98,7 +98,7 @@ def run_trial(left: Outstanding, *, enough_seconds: float = ENOUGH_SECONDS) -> T
             not.
         StoreError: If there is no room even for a part.
     """
-    from flows.capture.forward import batch_size
+    from flows.capture.affordable import batch_size
 
     job, shown = left.job, left.shown
     started = time.perf_counter()
@@ -111,7 +111,7 @@ def run_trial(left: Outstanding, *, enough_seconds: float = ENOUGH_SECONDS) -> T
     with _scratch(job) as scratch:
         first = _run_part(scratch, _chosen(whole, filled[:1]), "warm-up")
         parts: list[_Part] = []
-        batch = job.options.batch_tokens or batch_size(loaded, job.options.sites or ())
+        batch = job.options.batch_tokens or batch_size(*_captured(job, whole[0][0]))
         for number, count in enumerate(_counts(batch * len(filled) // len(tokens), len(filled))):
             at = np.linspace(0, len(filled) - 1, count).round().astype(int)
             parts.append(_run_part(scratch, _chosen(whole, filled[at]), f"part-{number}"))
@@ -157,8 +157,8 @@ def _positions(job: Job, parts: Sequence[tuple[LoadedModel, Tokens]]) -> int:
 
     The stacks of a model of text are all shown the same tokens, which count once.
     """
+    from flows.capture.affordable import batch_size, row_bytes, window_tokens
     from flows.capture.batches import padded_positions
-    from flows.capture.forward import batch_size, window_tokens
     from flows.capture.items import ItemTokens
     from flows.capture.sites import site_shapes
 
@@ -166,11 +166,18 @@ def _positions(job: Job, parts: Sequence[tuple[LoadedModel, Tokens]]) -> int:
     if isinstance(tokens, ItemTokens):
         return sum(len(rows) for _, rows in parts)
     sites = wanted_sites(job, loaded)
-    batch = job.options.batch_tokens or batch_size(loaded, sites)
+    batch = job.options.batch_tokens or batch_size(*_captured(job, loaded))
     shapes = site_shapes(loaded.stack, sites, job.options.layers, tokens.longest)
     kept = with_rows(job, loaded, tokens)
-    window = max(window_tokens(kept, shapes, batch), int(tokens.lengths.max()))
+    wanted = window_tokens(kept, row_bytes(shapes) * kept.n_rows, batch)
+    window = max(wanted, int(tokens.lengths.max()))
     return padded_positions(kept, window, batch, chunk_rows(loaded.stack.width, kept.n_rows))
+
+
+def _captured(
+    job: Job, loaded: LoadedModel
+) -> tuple[LoadedModel, Sequence[str], Sequence[int] | None]:
+    return loaded, wanted_sites(job, loaded), job.options.layers
 
 
 def _fitted(load_seconds: float, first: _Part, parts: list[_Part]) -> Trial:

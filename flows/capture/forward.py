@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
-from typing import Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from flows.capture.affordable import WINDOW_BYTES, batch_size, row_bytes, window_tokens
 from flows.capture.batches import windows
 from flows.capture.blocks import Blocks, RowBlock, Staged, depths_together
 from flows.capture.configs import longest_input
 from flows.capture.errors import InputError, NonFiniteActivationError
 from flows.capture.freed import give_back_freed, giving_back
 from flows.capture.items import ItemTokens
-from flows.capture.parts import TOKEN_LOSS, Part
+from flows.capture.parts import Part
 from flows.capture.rounding import FULL_PRECISION, Precision
 from flows.capture.rows import Staging
 from flows.capture.shapes import KEY_POSITION, SiteShape
@@ -27,19 +27,6 @@ from flows.capture.sites import site_of
 from flows.capture.tokens import Tokens
 from flows.capture.weights import LoadedModel
 from flows.capture.window import Budget, Target, run_window
-
-_BATCH_TOKENS: Final = {"cpu": 1024}
-_BATCH_TOKENS_ELSEWHERE: Final = 16384
-"""Size of a batch, padding included. On a CPU larger ones are no faster, and hold more padding."""
-
-_WINDOW_BATCHES: Final = 8
-"""Batches whose sequences are sorted together: enough for little padding."""
-
-_WINDOW_BYTES: Final = 96 << 20
-"""Size of a window's rows above which it holds a single batch."""
-
-_LOGIT_BYTES: Final = 128 << 20
-"""Size of the logits of a batch, where they are needed."""
 
 
 def capture(
@@ -127,9 +114,9 @@ def capture_stacks(
     shapes = [part.shapes() for part in parts]
     if not isinstance(first.tokens, ItemTokens):
         _check_tokens(first.loaded, first.tokens)
-    size = batch_tokens or batch_size(first.loaded, first.sites)
+    size = batch_tokens or batch_size(first.loaded, first.sites, first.layers)
     if any(KEY_POSITION in shape.sizes for own in shapes for shape in own):
-        size = max(1, min(size, _WINDOW_BYTES // sum(map(_row_bytes, shapes))))
+        size = max(1, min(size, WINDOW_BYTES // sum(map(row_bytes, shapes))))
     budget = Budget(size)
     return _row_blocks(parts, shapes, budget, allow_nonfinite, progress)
 
@@ -144,8 +131,8 @@ def _row_blocks(
     loaded, tokens = parts[0].loaded, parts[0].tokens
     longest = int(tokens.lengths.max())
     pairs = list(zip(parts, shapes, strict=True))
-    size = sum(_row_bytes(own) * part.tokens.n_rows for part, own in pairs)
-    most = max(longest, _window_tokens(tokens, size, budget.tokens))
+    size = sum(row_bytes(own) * part.tokens.n_rows for part, own in pairs)
+    most = max(longest, window_tokens(tokens, size, budget.tokens))
     # Where pieces are handed over, no block needs room beside the window that completes it.
     ends = None if parts[0].piece_bytes is None else parts[0].block_rows
     found = list(windows(tokens, most, ends))
@@ -172,7 +159,7 @@ def _row_blocks(
             target.staging.open(*_rows_within(part, window))
         n_tokens = int(tokens.offsets[window.stop] - tokens.offsets[window.start])
         # Beside the rows of a smaller one there is room for what is kept, which costs less.
-        is_large = ends is not None and n_tokens * size > _WINDOW_BYTES * len(tokens)
+        is_large = ends is not None and n_tokens * size > WINDOW_BYTES * len(tokens)
         if is_large:
             # What writing the window before has freed makes room for the first batch, the largest.
             give_back_freed()
@@ -213,30 +200,6 @@ def _rows_within(part: Part, window: range) -> tuple[int, int, int]:
     offsets = part.tokens.row_offsets
     first, stop = int(offsets[window.start]), int(offsets[window.stop])
     return first - first % part.block_rows, first, stop
-
-
-def batch_size(loaded: LoadedModel, sites: Sequence[str]) -> int:
-    """Return the size of a batch in tokens, padding included, where none is given."""
-    size = _BATCH_TOKENS.get(loaded.device.type, _BATCH_TOKENS_ELSEWHERE)
-    if TOKEN_LOSS not in sites:
-        return size
-    vocabulary = int(loaded.model.config.get_text_config().vocab_size)
-    return max(1, min(size, _LOGIT_BYTES // (4 * vocabulary)))
-
-
-def window_tokens(tokens: Tokens, shapes: Sequence[SiteShape], batch_tokens: int) -> int:
-    """Return how many tokens are sorted by length together, for batches of a size in tokens."""
-    return _window_tokens(tokens, _row_bytes(shapes) * tokens.n_rows, batch_tokens)
-
-
-def _window_tokens(tokens: Tokens, size: int, batch_tokens: int) -> int:
-    """Return it from the bytes of all that is captured."""
-    affordable = _WINDOW_BYTES * len(tokens) // size
-    return min(max(batch_tokens, affordable), _WINDOW_BATCHES * batch_tokens)
-
-
-def _row_bytes(shapes: Sequence[SiteShape]) -> int:
-    return sum(shape.bytes_per_token for shape in shapes)
 
 
 def _check_tokens(loaded: LoadedModel, tokens: Tokens) -> None:

@@ -13,11 +13,12 @@ import torch
 import transformers.modeling_utils
 from torch import Tensor
 
-import flows.capture.forward
+import flows.capture.affordable
 import flows.capture.rows
 import flows.capture.window
 import flows.sweep
 from flows.capture import Tokens, find_checkpoints
+from flows.capture.affordable import batch_size
 from flows.capture.blocks import RowBlock
 from flows.capture.devices import chosen_device, nth_device
 from flows.capture.errors import CheckpointError, UnknownDeviceError
@@ -147,6 +148,34 @@ class Event:
             copy()
 
 
+@pytest.mark.parametrize(
+    ("free", "pinned", "expected"),
+    [
+        (1 << 40, 1 << 40, 16384),
+        # 64 · 32 float32 values a token are to fit half of what is free.
+        (2 * 8192 * 300 + 16383, 1 << 40, 300),
+        # 4 layers · 32 float32 values a token.
+        (1 << 40, 512 * 70 + 511, 70),
+        (0, 1 << 40, 1),
+    ],
+)
+def test_a_batch_fits_the_memory_that_is_free(
+    tiny_model: Build, monkeypatch: pytest.MonkeyPatch, free: int, pinned: int, expected: int
+) -> None:
+    loaded = tiny_model("gpt2")
+    assert (loaded.stack.width, loaded.stack.n_blocks) == (32, 3)
+    # A model over two GPUs runs where less is free; what is left on the CPU is of no account.
+    frees = {GPU: 2 * free, torch.device("cuda:1"): free}
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (frees[device], 1 << 40))
+    monkeypatch.setattr(flows.capture.affordable, "_PINNED_BYTES", pinned)
+    assert batch_size(loaded, ["residual"]) == 1024
+    monkeypatch.setattr(LoadedModel, "device", property(lambda _: GPU))
+    monkeypatch.setattr(LoadedModel, "devices", property(lambda _: {*frees, torch.device("cpu")}))
+    assert batch_size(loaded, ["residual"]) == expected
+    if expected == 70:
+        assert batch_size(loaded, ["residual"], layers=[0]) == 4 * 70 + 3
+
+
 _COPY = Picked.copy
 
 
@@ -154,7 +183,7 @@ def test_buffers_are_reused_only_once_their_copies_are_done(
     tiny_model: Build, ragged_tokens: Tokens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded = tiny_model("gpt2")
-    monkeypatch.setattr(flows.capture.forward, "_WINDOW_BATCHES", 1)
+    monkeypatch.setattr(flows.capture.affordable, "_WINDOW_BATCHES", 1)
     part = Part(loaded, ragged_tokens, ["residual", "final_norm"], 16, piece_bytes=1 << 12)
 
     def rows() -> list[RowBlock]:
