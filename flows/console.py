@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -213,7 +214,11 @@ def progress_bar(
         TimeRemainingColumn(),
     )
     with Progress(
-        *columns, console=console, disable=is_quiet() or not console.is_terminal
+        *columns,
+        console=console,
+        # Lines printed meanwhile go above the bar; those for a file or a pipe stay there.
+        redirect_stdout=sys.stdout.isatty(),
+        disable=is_quiet() or not console.is_terminal,
     ) as progress:
         task = progress.add_task(description, total=None, count="", rate="")
 

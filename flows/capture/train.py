@@ -59,6 +59,7 @@ def train_tiny(
     steps: Sequence[int] = STEPS,
     seed: int = 0,
     progress: Callable[[int, float], None] | None = None,
+    updated: Callable[[int, int], None] | None = None,
 ) -> list[TrainedStep]:
     """Train a model of 6 blocks of width 128, with its own byte-level BPE of 1,024 tokens.
 
@@ -77,6 +78,7 @@ def train_tiny(
         steps: Steps at which a checkpoint is kept; the largest ends the training.
         seed: Seed of the weights and batches.
         progress: Called with each kept step and its loss over the held-out text.
+        updated: Called with how many more updates were made, and how many there will be.
 
     Raises:
         InputError: If a text is too short, no step is wanted, or the folder holds another run.
@@ -93,6 +95,8 @@ def train_tiny(
         model = tiny_model(family, tokenizer, length=_LENGTH)
         mask_id = tokenizer.mask_token_id
         for step in _train(model, training, mask_id, max(steps), seed):
+            if updated is not None:
+                updated(min(step, 1), max(steps))
             if step not in steps:
                 continue
             loss = _held_out_loss(model, checking, mask_id)

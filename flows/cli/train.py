@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flows.cli.options import NumberList, examples, json_option
-from flows.console import keep_in_mind, print_json, say
+from flows.console import keep_in_mind, print_json, progress_bar, say
 
 if TYPE_CHECKING:
     from flows.capture.tiny_models import Family
@@ -67,18 +67,20 @@ def train_tiny(
 
     keep_in_mind(f"the checkpoints in {directory} are whole; training begins anew")
     learnt, held_out = _texts(text)
-    kept = train(
-        learnt,
-        directory,
-        held_out=held_out,
-        family=family,
-        of_bytes=of_bytes,
-        steps=steps,
-        seed=seed,
-        progress=lambda step, loss: say(
-            f"step {step}: held-out loss {loss:.2f} nats a token", err=as_json
-        ),
-    )
+    with progress_bar(f"train {directory.name}") as updated:
+        kept = train(
+            learnt,
+            directory,
+            held_out=held_out,
+            family=family,
+            of_bytes=of_bytes,
+            steps=steps,
+            seed=seed,
+            progress=lambda step, loss: say(
+                f"step {step}: held-out loss {loss:.2f} nats a token", err=as_json
+            ),
+            updated=updated,
+        )
     if as_json:
         print_json([{"step": k.step, "loss": k.loss, "directory": str(k.directory)} for k in kept])
         return

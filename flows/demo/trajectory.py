@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from flows.console import progress_bar
+
 STEPS: Final = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 """Steps at which the training keeps a checkpoint: at equal distances on a logarithmic axis."""
 
@@ -27,13 +29,15 @@ def train(directory: Path, text: str, held_out: str, tell: Callable[[str], None]
         return
     from flows.capture.train import train_tiny
 
-    train_tiny(
-        text,
-        directory,
-        held_out=held_out,
-        steps=STEPS,
-        progress=lambda step, loss: tell(f"  step {step:>4}   held-out loss {loss:.2f} nats"),
-    )
+    with progress_bar(f"train {directory.name}") as updated:
+        train_tiny(
+            text,
+            directory,
+            held_out=held_out,
+            steps=STEPS,
+            progress=lambda step, loss: tell(f"  step {step:>4}   held-out loss {loss:.2f} nats"),
+            updated=updated,
+        )
 
 
 def ingest_through_flow(store: str, directory: Path, corpus: str, home: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from flows.capture.checkpoints import Checkpoint, find_checkpoints
+from flows.console import progress_bar
 from flows.demo import materials
 from flows.demo.stages import DECODER, ENCODER, PLAY
 from flows.studies.sources import TINY_STEPS, ModelSource, TinyRun
@@ -51,13 +52,15 @@ def _train(run: TinyRun, folder: Path, tell: Callable[[str], None]) -> None:
 
     plays = dict(materials.plays())
     held_out = plays.pop(PLAY)
-    train_tiny(
-        "\n\n".join(plays.values()),
-        folder,
-        held_out=held_out,
-        family=run.family,
-        of_bytes=run.of_bytes,
-        steps=TINY_STEPS,
-        seed=run.seed,
-        progress=lambda step, loss: tell(f"  step {step:>4}   held-out loss {loss:.2f} nats"),
-    )
+    with progress_bar(f"train {folder.name}") as updated:
+        train_tiny(
+            "\n\n".join(plays.values()),
+            folder,
+            held_out=held_out,
+            family=run.family,
+            of_bytes=run.of_bytes,
+            steps=TINY_STEPS,
+            seed=run.seed,
+            progress=lambda step, loss: tell(f"  step {step:>4}   held-out loss {loss:.2f} nats"),
+            updated=updated,
+        )
