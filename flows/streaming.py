@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from store.freed_memory import give_back_freed
 from store.schema import TOKEN, site_variable
 from store.write import StepWriter
 
@@ -25,6 +26,9 @@ One more is being computed and one being written.
 PIECE_BYTES: Final = 16 << 20
 """Size of what is handed to the writer at once, where rows need not come in whole blocks."""
 
+_MANY_BYTES: Final = 128 << 20
+"""Size of blocks after which what writing them freed goes back to the system."""
+
 
 class _Waiting:
     """Blocks on their way to the writer, then None."""
@@ -33,6 +37,12 @@ class _Waiting:
         self._blocks: deque[RowBlock | None] = deque()
         self._n_bytes = 0
         self._changed = threading.Condition()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the writer has caught up with the model."""
+        with self._changed:
+            return not self._blocks
 
     def put(self, block: RowBlock | None) -> None:
         """Add a block, once there is room for it."""
@@ -117,12 +127,18 @@ def continued(
 
 def _write(waiting: _Waiting, writers: Sequence[StepWriter], stopped: threading.Event) -> None:
     """Write what comes until None does; after a failure only empty the queue."""
-    block = waiting.get()
+    block, n_bytes = waiting.get(), 0
     try:
         while block is not None:
+            n_bytes += block.n_bytes
             for site, values in block.values.items():
                 writers[block.part].write_block(site, block.token_start, values, depth=block.depth)
             del block, values
+            if waiting.is_empty:
+                if n_bytes >= _MANY_BYTES:
+                    # The next blocks, as many, take shape now, and need the room.
+                    give_back_freed()
+                n_bytes = 0
             block = waiting.get()
     finally:
         stopped.set()

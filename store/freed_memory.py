@@ -24,7 +24,7 @@ ENVIRONMENT: Final = {
 }
 """The same for a process that is started."""
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 
 
 @cache
@@ -37,6 +37,21 @@ def keep_freed_memory() -> None:
     if setting is not None and not any(name in os.environ for name in ENVIRONMENT):
         setting(_TRIM_THRESHOLD, KEPT_AT_TOP)
         setting(_MMAP_THRESHOLD, MAPPED_FROM)
+
+
+def share_heaps(most: int) -> None:
+    """Let all threads take memory from a few heaps, from now on.
+
+    glibc by itself makes eight for each processor, and what is free at the end of any but the first
+    stays with the process whatever is given back: one or two chunks for each thread that encodes.
+    Nothing happens where the environment says how many there are, or with another C library.
+
+    Args:
+        most: Number of heaps. Those that there are stay, so that this comes before threads do.
+    """
+    setting = getattr(ctypes.CDLL(None), "mallopt", None)
+    if setting is not None and "MALLOC_ARENA_MAX" not in os.environ:
+        setting(_ARENA_MAX, most)
 
 
 def give_back_freed() -> None:

@@ -17,7 +17,7 @@ from flows.capture.batches import windows
 from flows.capture.blocks import Blocks, RowBlock, Staged, depths_together
 from flows.capture.configs import longest_input
 from flows.capture.errors import InputError, NonFiniteActivationError
-from flows.capture.freed import give_back_freed, giving_back
+from flows.capture.freed import FreedMemory
 from flows.capture.items import ItemTokens
 from flows.capture.parts import Part
 from flows.capture.rounding import FULL_PRECISION, Precision
@@ -153,6 +153,7 @@ def _row_blocks(
         for number, (part, own) in enumerate(pairs)
     ]
     waiting: deque[Sequence[Target]] = deque()
+    freed = FreedMemory()
     for number, window in enumerate(found):
         targets = slots[number % len(slots)]
         for target, part in zip(targets, parts, strict=True):
@@ -160,10 +161,9 @@ def _row_blocks(
         n_tokens = int(tokens.offsets[window.stop] - tokens.offsets[window.start])
         # Beside the rows of a smaller one there is room for what is kept, which costs less.
         is_large = ends is not None and n_tokens * size > WINDOW_BYTES * len(tokens)
-        if is_large:
-            # What writing the window before has freed makes room for the first batch, the largest.
-            give_back_freed()
-        report = giving_back(progress, n_tokens) if is_large else progress
+        report = progress
+        if ends is not None:
+            report = freed.giving_back(progress, always=is_large)
         run_window(loaded, targets, window, budget, report)
         waiting.append(targets)
         while len(waiting) == len(slots) or (waiting and window is found[-1]):

@@ -6,6 +6,7 @@ import ctypes
 import math
 import mmap
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -14,7 +15,8 @@ from numpy.typing import NDArray
 _PRIVATE: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 _ADVICE: Final[int | None] = getattr(mmap, "MADV_HUGEPAGE", None)
 _LARGE_PAGE: Final = 1 << 21
-_TIMES_A_WINDOW: Final = 4
+_MOST_KEPT: Final = 80 << 20
+_MEMORY_STATUS: Final = Path("/proc/self/statm")
 
 
 def give_back_freed() -> None:
@@ -28,27 +30,46 @@ def give_back_freed() -> None:
         trim(0)
 
 
-def giving_back(progress: Callable[[int], None] | None, n_tokens: int) -> Callable[[int], None]:
-    """Return a report that gives freed memory back after the first batch of a window, and later.
+class FreedMemory:
+    """Keeps what a process holds of freed memory from growing batch by batch.
 
-    What was handed over before is written meanwhile, and its memory freed piece by piece.
-
-    Args:
-        progress: What else is to be told of each batch.
-        n_tokens: Tokens of the window.
+    glibc finds no room for an aligned tensor where one of the same size was freed, once something
+    small that lives longer has taken the few bytes beside it: the heap grows, without an end, by
+    what is free within it. To give it all back costs page faults, so it is done when there is much
+    of it; where windows are large, after every batch.
     """
-    done = due = 0
 
-    def report(count: int) -> None:
-        nonlocal done, due
-        done += count
-        if done >= due:
-            give_back_freed()
-            due = done + n_tokens // _TIMES_A_WINDOW
-        if progress is not None:
-            progress(count)
+    def __init__(self) -> None:
+        self._least: int | None = None
 
-    return report
+    def giving_back(
+        self, progress: Callable[[int], None] | None, *, always: bool
+    ) -> Callable[[int], None]:
+        """Return what is to be told of each batch of a window, and then looks or gives back.
+
+        Args:
+            progress: What else is to be told.
+            always: Whether to give back however little there may be.
+        """
+
+        def report(count: int) -> None:
+            # Not what is there after it was given back: the next batch needs room again.
+            self._least = min(resident(), self._least or resident())
+            if always or resident() > self._least + _MOST_KEPT:
+                give_back_freed()
+            if progress is not None:
+                progress(count)
+
+        return report
+
+
+def resident() -> int:
+    """Return the bytes of this process that are in memory, 0 where the system does not say."""
+    try:
+        pages = int(_MEMORY_STATUS.read_text().split()[1])
+    except FileNotFoundError:
+        return 0
+    return pages * mmap.PAGESIZE
 
 
 def passing(shape: tuple[int, ...]) -> NDArray[np.float32]:

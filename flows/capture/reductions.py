@@ -73,10 +73,10 @@ def logit_deviation(rows: AttentionRows) -> Tensor:
     probabilities, visible = _probabilities(rows), _visible(rows)
     floor = torch.finfo(rows.probabilities.dtype).tiny
     # In one place: such a tensor is the largest thing that a block makes.
-    logits = probabilities.clamp(min=floor).log_().mul_(visible)
+    logits = probabilities.clamp(min=floor).log_().masked_fill_(~visible, 0.0)
     count = visible.sum(dim=-1).clamp(min=1)
     mean = logits.sum(dim=-1) / count
-    squares = logits.sub_(mean[..., None]).mul_(visible).square_().sum(dim=-1)
+    squares = logits.sub_(mean[..., None]).masked_fill_(~visible, 0.0).square_().sum(dim=-1)
     return (squares / count).sqrt()
 
 
@@ -85,11 +85,15 @@ def _probabilities(rows: AttentionRows) -> Tensor:
 
 
 def _visible(rows: AttentionRows) -> Tensor:
-    """Return which keys each row may see, (sequence, head, position, key_position)."""
-    shape = _probabilities(rows).shape
-    if rows.mask is None:
+    """Return which keys each row may see, (..., position, key_position) as in the mask.
+
+    All heads mostly see the same: sums over one of them cost as much less.
+    """
+    shape = rows.probabilities.shape[-2:]
+    mask = rows.mask
+    if mask is None:
         return torch.ones(shape, dtype=torch.bool, device=rows.probabilities.device)
-    if rows.mask.dtype == torch.bool:
-        return rows.mask.expand(shape)
-    # What is added to the logits of a hidden key is the dtype's lowest number, or near it.
-    return (rows.mask > torch.finfo(rows.mask.dtype).min / 2).expand(shape)
+    if mask.dtype != torch.bool:
+        # What is added to the logits of a hidden key is the dtype's lowest number, or near it.
+        mask = mask > torch.finfo(mask.dtype).min / 2
+    return mask.expand(*mask.shape[:-2], *shape)

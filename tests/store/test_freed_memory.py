@@ -54,3 +54,42 @@ def test_chunks_do_not_fault_in_memory_that_was_just_freed():
 def test_what_the_environment_says_stays():
     _, after = page_faults(MALLOC_TRIM_THRESHOLD_="65536")
     assert after > 20_000
+
+
+HEAPS = """
+import ctypes, threading, sys
+from store.freed_memory import share_heaps
+
+share_heaps(2)
+done = threading.Barrier(9)
+take = ctypes.CDLL(None).malloc
+take.argtypes, take.restype = [ctypes.c_size_t], ctypes.c_void_p
+heaps = set()
+
+def work():
+    heaps.add(take(100_000) >> 26)  # heaps other than the first begin at multiples of 64 MiB
+    done.wait()
+
+threads = [threading.Thread(target=work) for _ in range(8)]
+for thread in threads: thread.start()
+done.wait()
+print(len(heaps))
+"""
+
+
+def heaps(**environment):
+    """Return in how many stretches of 64 MiB eight threads find memory."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    run = subprocess.run(
+        [sys.executable, "-c", HEAPS],
+        env=plain | environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return int(run.stdout)
+
+
+def test_threads_share_a_few_heaps_unless_the_environment_says_otherwise():
+    assert heaps() <= 2
+    assert heaps(MALLOC_ARENA_MAX="16") > 4

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flows.capture.freed import giving_back, passing
+from flows.capture.freed import FreedMemory, passing
 
 BIG = (8, 1024, 1024)
 BYTES = 4 * 8 * 1024 * 1024
@@ -42,15 +42,31 @@ def test_any_shape_can_be_had(shape: tuple[int, ...]) -> None:
     assert values.flags.writeable
 
 
-def test_freed_memory_is_given_back_now_and_then_during_a_window(
+def test_freed_memory_is_given_back_where_there_is_much_of_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     told: list[int] = []
     given: list[int] = []
-    monkeypatch.setattr("flows.capture.freed.give_back_freed", lambda: given.append(sum(told)))
-    report = giving_back(told.append, 40)
-    for _ in range(10):
+    # MiB that are in memory after each batch of a window, and then after each of the next one.
+    sizes = [500, 540, 579, 581, 530, 610]
+    monkeypatch.setattr("flows.capture.freed.give_back_freed", lambda: given.append(len(told)))
+    monkeypatch.setattr("flows.capture.freed.resident", lambda: sizes[len(told)] << 20)
+    freed = FreedMemory()
+    for _ in range(2):
+        report = freed.giving_back(told.append, always=False)
+        for _ in range(3):
+            report(4)
+    # 80 MiB more than the least there was, 500 MiB.
+    assert given == [3, 5]
+    assert told == [4] * 6
+
+
+def test_freed_memory_is_given_back_after_each_batch_of_a_large_window(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: list[None] = []
+    monkeypatch.setattr("flows.capture.freed.give_back_freed", lambda: given.append(None))
+    report = FreedMemory().giving_back(None, always=True)
+    for _ in range(3):
         report(4)
-    # After the first batch, then whenever a quarter of the window more is done.
-    assert given == [0, 12, 24, 36]
-    assert told == [4] * 10
+    assert len(given) == 3
