@@ -1,16 +1,14 @@
 """The activation store: written once per checkpoint, read lazily, verified.
 
-What is exported is imported when it is first used: xarray and Zarr take a second to import, and
-many who import a module of this package need neither.
+Exports are imported at first use: xarray and Zarr take a second, and many need neither.
 """
 
 import os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-# Icechunk logs to standard output, where programs read our JSON, and describes every call that it
-# makes in full, in case it fails, which takes the longer the more steps there are. It looks at
-# these when it is first imported; no module of this package is imported before this line.
+# Icechunk logs to standard output, where programs read our JSON, and describes each call in full,
+# the longer the more steps there are. It looks at these when first imported, which is after this.
 if "ICECHUNK_LOG" not in os.environ:
     os.environ.setdefault("ICECHUNK_NO_LOGS", "1")
 
