@@ -7,7 +7,7 @@ import platform
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -63,11 +63,12 @@ class Finding:
     detail: str
 
 
-def examine(uri: str) -> list[Finding]:
+def examine(uri: str, unknown: Sequence[str] = ()) -> list[Finding]:
     """Look at everything that actlas needs; nothing but a temporary file is written.
 
     Args:
         uri: The store, which may not exist yet.
+        unknown: What is to be told of environment variables that nothing reads.
     """
     return [
         _versions(),
@@ -76,7 +77,7 @@ def examine(uri: str) -> list[Finding]:
         _arithmetic(),
         _graphics(),
         _disk(uri),
-        _variables(),
+        _variables(unknown),
         _store(uri),
     ]
 
@@ -201,9 +202,11 @@ def _seconds(work: Callable[[], None]) -> float:
     return max(time.perf_counter() - started, 1e-9)
 
 
-def _variables() -> Finding:
+def _variables(unknown: Sequence[str]) -> Finding:
     found = sorted(name for name in os.environ if name.startswith("ACTLAS_"))
     told = ", ".join(f"{name}={os.environ[name]}" for name in found)
+    if unknown:
+        return Finding("environment", "notice", "; ".join((told, *unknown)))
     return Finding("environment", "good", told or "no ACTLAS_ variable is set")
 
 

@@ -56,6 +56,35 @@ def read_settings(files: Iterable[Path], group: click.Group) -> Settings:
     return merged
 
 
+def unknown_variables(names: Iterable[str], group: click.Group) -> list[str]:
+    """Say of environment variables that are named after a command that it reads no such one.
+
+    Args:
+        names: Names of environment variables; those named after no command are passed over.
+        group: The commands, with their variables named.
+    """
+    known = dict(_variables(group, f"{VARIABLES}_"))
+    told = []
+    for name in names:
+        beginning = max((one for one in known if name.startswith(one)), key=len, default=None)
+        rest = name.removeprefix(beginning or "")
+        if beginning is not None and rest not in known[beginning]:
+            missing = f"no {rest!r} after {beginning}{near(rest, known[beginning])}"
+            told.append(f"nothing reads {name}: {missing}")
+    return told
+
+
+def _variables(group: click.Group, prefix: str) -> Iterable[tuple[str, set[str]]]:
+    """Give what the variables of each command begin with, and how they end."""
+    for name, command in group.commands.items():
+        within = f"{prefix}{name}_".replace("-", "_").upper()
+        if isinstance(command, click.Group):
+            yield from _variables(command, within)
+        else:
+            variables = (str(option.envvar) for option in _options(command).values())
+            yield within, {one.removeprefix(within) for one in variables}
+
+
 def _checked(document: Mapping[str, object], group: click.Group, file: Path) -> Settings:
     shared = {key: value for key, value in document.items() if not isinstance(value, dict)}
     known = {name for command in _commands(group) for name in _options(command)}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from typing import Final
 
 import click
 
+from flows.cli.configuration import unknown_variables
 from flows.cli.options import examples, json_option, store_option
 from flows.console import print_json, print_table
 
@@ -27,7 +29,9 @@ def doctor(store: str, as_json: bool) -> None:
     """
     from flows.doctor import examine
 
-    findings = examine(store)
+    root = click.get_current_context().find_root().command
+    unknown = unknown_variables(sorted(os.environ), root) if isinstance(root, click.Group) else []
+    findings = examine(store, unknown)
     if as_json:
         print_json([asdict(finding) for finding in findings])
     else:

@@ -50,6 +50,21 @@ def test_doctor_looks_at_everything(store: str) -> None:
 
 
 @pytest.mark.usefixtures("quick_doctor")
+def test_doctor_names_a_variable_that_nothing_reads(store: str) -> None:
+    variables = {"ACTLAS_SHOW_STEP": "8", "ACTLAS_TRAIN_TINY_SEED": "1", "ACTLAS_CACHE": "/tmp"}
+    arguments = ["doctor", "--json", "--store", store]
+    result = CliRunner().invoke(actlas, arguments, env=variables)
+    assert result.exit_code == 0, result.output
+    (found,) = (one for one in json.loads(result.output) if one["subject"] == "environment")
+    assert found["verdict"] == "notice"
+    told = found["detail"].split("; ", 1)[1]
+    assert (
+        told
+        == "nothing reads ACTLAS_SHOW_STEP: no 'STEP' after ACTLAS_SHOW_; did you mean 'STEPS'?"
+    )
+
+
+@pytest.mark.usefixtures("quick_doctor")
 def test_doctor_fails_where_the_store_is_no_store(tmp_path: Path) -> None:
     absent = CliRunner().invoke(actlas, ["doctor", "--store", str(tmp_path / "none" / "yet")])
     assert absent.exit_code == 0
