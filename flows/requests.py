@@ -73,7 +73,7 @@ class _Captured(_Request):
     )
     codec: Codec = Field(
         default=DEFAULT_CODEC,
-        description="Compressor of new arrays: zstd, or lz4, which is faster and larger.",
+        description="Compressor of new arrays: zstd, or lz4 for readers that lack zstd.",
     )
     allow_nonfinite: bool = Field(
         default=False, description="Store NaN and infinity, counted, instead of refusing them."

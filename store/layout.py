@@ -85,7 +85,7 @@ def activation_codecs(codec: Codec = DEFAULT_CODEC) -> tuple[BytesBytesCodec, ..
     half of the decoding speed. The CRC-32C lets any reader notice a damaged object by itself.
 
     Args:
-        codec: What Blosc compresses with: ``zstd``, or ``lz4``, faster and larger.
+        codec: What Blosc compresses with: ``zstd``, or ``lz4`` for readers that lack zstd.
     """
     blosc = zarr.codecs.BloscCodec(
         cname=codec, clevel=1, shuffle=_SHUFFLES[codec], typesize=4, blocksize=1 << 20

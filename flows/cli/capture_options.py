@@ -79,7 +79,7 @@ def capture_options(command: Callable[..., object]) -> Callable[..., object]:
         type=click.Choice(CODECS),
         default=DEFAULT_CODEC,
         show_default=True,
-        help="What new arrays are compressed with; lz4 takes less time and more room.",
+        help="What new arrays are compressed with; lz4 is for readers that lack zstd.",
     )
     @click.option(
         "--allow-nonfinite", is_flag=True, help="Store NaN and infinity, counted, not refused."
