@@ -15,9 +15,12 @@ import { followTheme, themeChoice } from "./theme.js";
 import { Toolbar } from "./toolbar.js";
 
 function firstState(contents) {
-  const corpus = contents.corpora[0];
+  const held = (name) => contents.models.filter((model) => model.corpus === name);
+  const [quantity = null] = contents.quantities.values();
+  const measured = (name) => held(name).some(({ cubes }) => cubes.has(quantity?.metric));
+  const corpus = contents.corpora.find(measured) ?? contents.corpora[0];
   for (const name of contents.corpora) {
-    contents.models.filter((model) => model.corpus === name).forEach((model, slot) => {
+    held(name).forEach((model, slot) => {
       model.slot = slot;
     });
   }
@@ -25,7 +28,7 @@ function firstState(contents) {
   return new State({
     corpus,
     chosen: new Set(contents.models.map((model) => model.index)),
-    quantity: [...contents.quantities.values()][0] ?? null,
+    quantity,
     population: names.includes("content") ? "content" : (names[0] ?? "all"),
     step: null,
   });

@@ -297,3 +297,15 @@ def test_a_store_without_metrics_is_a_page_of_its_holdings(
     browser.open(path)
     assert browser.complaints == []
     assert browser.evaluate("document.querySelectorAll('section').length") >= 2
+
+
+def test_it_begins_with_a_corpus_of_which_something_was_measured(
+    browser: Browser, make_model: Models, tmp_path: Path
+) -> None:
+    other = make_model("fresh", corpus="another", results=xr.Dataset(), steps=[])
+    path = tmp_path / "report.html"
+    path.write_text(render(build_document("s", "1", [other, make_model()])), encoding="utf-8")
+    browser.open(path)
+    browser.settle()
+    assert {row["model"] for row in table(browser, PROFILE)} == {"tiny"}
+    assert browser.complaints == []
