@@ -17,7 +17,8 @@ import { Toolbar } from "./toolbar.js";
 function firstState(contents) {
   const held = (name) => contents.models.filter((model) => model.corpus === name);
   const [quantity = null] = contents.quantities.values();
-  const measured = (name) => held(name).some(({ cubes }) => cubes.has(quantity?.metric));
+  // What was measured of too few rows is there, and says nothing.
+  const measured = (name) => held(name).some(({ cubes }) => cubes.get(quantity?.metric)?.values.some(Number.isFinite));
   const corpus = contents.corpora.find(measured) ?? contents.corpora[0];
   for (const name of contents.corpora) {
     held(name).forEach((model, slot) => {

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import xarray as xr
 
@@ -300,11 +301,15 @@ def test_a_store_without_metrics_is_a_page_of_its_holdings(
 
 
 def test_it_begins_with_a_corpus_of_which_something_was_measured(
-    browser: Browser, make_model: Models, tmp_path: Path
+    browser: Browser, make_model: Models, make_results: Results, tmp_path: Path
 ) -> None:
-    other = make_model("fresh", corpus="another", results=xr.Dataset(), steps=[])
+    models = [
+        make_model("fresh", corpus="another", results=xr.Dataset()),
+        make_model("short", corpus="brief", results=make_results() * np.nan),
+        make_model(),
+    ]
     path = tmp_path / "report.html"
-    path.write_text(render(build_document("s", "1", [other, make_model()])), encoding="utf-8")
+    path.write_text(render(build_document("s", "1", models)), encoding="utf-8")
     browser.open(path)
     browser.settle()
     assert {row["model"] for row in table(browser, PROFILE)} == {"tiny"}
