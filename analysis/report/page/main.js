@@ -14,23 +14,30 @@ import { State } from "./state.js";
 import { followTheme, themeChoice } from "./theme.js";
 import { Toolbar } from "./toolbar.js";
 
+// Whether anything is known of a population: of too few rows nothing is.
+function tells(cube, population) {
+  if (!cube?.has("population")) return cube !== undefined;
+  const place = cube.labels.population.indexOf(population);
+  return place >= 0 && cube.select("population", place).values.some(Number.isFinite);
+}
+
 function firstState(contents) {
   const held = (name) => contents.models.filter((model) => model.corpus === name);
   const [quantity = null] = contents.quantities.values();
-  // What was measured of too few rows is there, and says nothing.
-  const measured = (name) => held(name).some(({ cubes }) => cubes.get(quantity?.metric)?.values.some(Number.isFinite));
-  const corpus = contents.corpora.find(measured) ?? contents.corpora[0];
+  const names = contents.populations.map(({ name }) => name);
+  const population = names.includes("content") ? "content" : (names[0] ?? "all");
+  const corpus = contents.corpora.find((name) => held(name).some(({ cubes }) => tells(cubes.get(quantity?.metric), population)))
+    ?? contents.corpora[0];
   for (const name of contents.corpora) {
     held(name).forEach((model, slot) => {
       model.slot = slot;
     });
   }
-  const names = contents.populations.map(({ name }) => name);
   return new State({
     corpus,
     chosen: new Set(contents.models.map((model) => model.index)),
     quantity,
-    population: names.includes("content") ? "content" : (names[0] ?? "all"),
+    population,
     step: null,
   });
 }
