@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -67,14 +67,15 @@ class EncodedChunks:
             The bytes of each, valid until the next one is asked for in the same thread; None if
             it was never written, or what is wrong.
         """
+        find = cache(self._files.find) if self._files else None
         for first in range(0, len(indices), CHUNKS_AT_ONCE):
             batch = indices[first : first + CHUNKS_AT_ONCE]
-            files = [self._files.find(index) if self._files else None for index in batch]
-            if self._files is None or None in files:
+            files = [file for file in map(find, batch) if file] if find else []
+            if find is None or len(files) < len(batch):
                 yield from sync(self.through_icechunk(batch))
             else:
-                coming = _Coming(self._files, [*indices[first:], *later])
-                yield from self._from_disk(batch, [file for file in files if file], coming)
+                coming = _Coming(find, [*indices[first:], *later])
+                yield from self._from_disk(batch, files, coming)
 
     async def through_icechunk(
         self, indices: Sequence[Index]
@@ -105,19 +106,19 @@ class _Coming:
     """Chunks to be read one after the other, of which the disk is told some ahead.
 
     Args:
-        files: Where they lie.
+        find: Says where each lies.
         indices: Their numbers along each dimension.
     """
 
-    def __init__(self, files: ChunkFiles, indices: Sequence[Index]) -> None:
-        self._files, self._indices = files, indices
+    def __init__(self, find: Callable[[Index], ChunkFile | None], indices: Sequence[Index]) -> None:
+        self._find, self._indices = find, indices
         self._announced = 0
 
     def announce(self, number: int) -> None:
         """Let the disk begin with a chunk that has to be waited for, and with those after it."""
         stop = number + CHUNKS_AT_ONCE
         for index in self._indices[max(number, self._announced) : stop]:
-            file = self._files.find(index)
+            file = self._find(index)
             if file is not None:
                 _read_ahead(file)
         self._announced = stop

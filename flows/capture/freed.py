@@ -54,8 +54,9 @@ class FreedMemory:
 
         def report(count: int) -> None:
             # Not what is there after it was given back: the next batch needs room again.
-            self._least = min(resident(), self._least or resident())
-            if always or resident() > self._least + _MOST_KEPT:
+            held = resident()
+            self._least = min(held, self._least or held)
+            if always or held > self._least + _MOST_KEPT:
                 give_back_freed()
             if progress is not None:
                 progress(count)
